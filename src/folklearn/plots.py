@@ -204,7 +204,6 @@ def calibration(
 
 
 def _pool_bins(bins: Array) -> Array:
-    """Return mean prediction, mean frequency and size of ten bins of equal width."""
     at = np.clip((bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
     sizes = np.bincount(at, bins[2], _N_POOLED_BINS)
     sums = [np.bincount(at, bins[2] * values, _N_POOLED_BINS) for values in bins[:2]]
@@ -212,7 +211,6 @@ def _pool_bins(bins: Array) -> Array:
 
 
 def _draw_bin_sizes(ax: Any, sizes: Array) -> None:
-    """Draw bars below the axes for the number of predictions in each pooled bin."""
     ax.tick_params(labelbottom=False, length=0.0, axis="x")
     strip = ax.inset_axes((0.0, -0.26, 1.0, 0.17), sharex=ax)
     style.prepare_axes(strip, (), "", "predicted probability", grid="")
@@ -402,7 +400,6 @@ _PANELS: dict[str, Callable[..., Any]] = {
 
 
 def _draw_windows(page: Any, table: Mapping[str, Array], **texts: str) -> None:
-    """Draw losses, and error rates below them if there are any, on a figure or a band of it."""
     if not _has_errors(table):
         losses(table, ax=page.subplots(), **texts)
         return
@@ -417,7 +414,6 @@ def _has_errors(table: Mapping[str, Array]) -> bool:
 
 
 def _window_table(windows: Any) -> dict[str, Array]:
-    """Return the columns of a table of windows, in the order of the rounds."""
     if not isinstance(windows, Mapping) and not hasattr(windows, "columns"):
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
@@ -471,7 +467,6 @@ def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
 
 
 def _find_largest(scores: Array, most: int) -> Labels:
-    """Return where the largest scores are, in the order given."""
     return np.sort(np.argsort(-scores, kind="stable")[:most])
 
 

@@ -38,11 +38,9 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """Seconds of compilation so far."""
         return self._past + (self._clock() - self._started if self._depth else 0.0)
 
     def begin(self) -> None:
-        """Start the clock of a kernel; log once if compilation takes long."""
         if not self._depth:
             self._started = self._clock()
         self._depth += 1
@@ -54,7 +52,6 @@ class Compilation:
             )
 
     def end(self) -> None:
-        """Stop the clock of the kernel that was begun last."""
         seconds = self.seconds
         self._depth -= 1
         if not self._depth:
@@ -71,8 +68,6 @@ def working_time() -> float:
 
 
 class DurationNotice:
-    """A report that logs the time left once, if that is long."""
-
     def __init__(
         self, total: int, what: str, clock: Callable[[], float] = working_time, *, of: str = "rows"
     ) -> None:
@@ -100,7 +95,6 @@ class DurationNotice:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time in words, of about two digits."""
     if seconds < 90.0:
         return f"{seconds:.0f} seconds"
     if seconds < 5400.0:

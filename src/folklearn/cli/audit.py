@@ -142,7 +142,6 @@ class FilePair(NamedTuple):
     def read_batches(
         self, keys: Sequence[Key], moments: Moments
     ) -> Iterator[tuple[Array, Labels, Array]]:
-        """Yield rows, class numbers and predictions."""
         return PredictionsFile(self.predictions, self.open(keys, moments)).read().batches()
 
 
@@ -192,7 +191,6 @@ class FileAudit:
         return [f"{n}", *losses, f"{n_wrong / n:.2%}", bound, f"{speed:.0f}"]
 
     def refine(self, jobs: int) -> PredictionCertificate:
-        """Read the rows again until the certificate is exact; print the gap after each pass."""
         n = self.certifier.n_rounds
         self._console.print("Reading the rows again:")
 

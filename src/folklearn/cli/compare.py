@@ -103,7 +103,6 @@ def compare(
 
 
 def _check_memory(rows: LabelledFile, names: list[str]) -> None:
-    """Raise if rows, learners, and the Hessian of the best model cannot fit in memory."""
     d, K, present = rows.n_inputs + 1, len(rows.labels), utils.bytes_present()
     search = f"to find the best linear model of {rows.n_rows} rows"
     n_bytes = {search: 8 * (2 * (K * d) ** 2 + rows.n_rows * (2 * d + 2 * K))}

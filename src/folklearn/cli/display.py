@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from folklearn.errors import DataWarning
-from folklearn.kernels.blas import device_named
 from folklearn.learners import catalogue
 from folklearn.learners.auto import Auto, lane_taken
 from folklearn.learners.mixture import Mixture
@@ -224,28 +223,15 @@ def describe_crosses(model: Model) -> dict[str, str]:
 def describe_learner(model: Model) -> str:
     learner = None if model.pipeline is None else model.pipeline.learner
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    if model.learner_name == DEFAULT_LEARNER:
-        scaled = example.experts[0] if isinstance(example, Mixture) else example
-        backend = _expect_backend(model) if learner is None else lane_taken(learner)
-        unknown = "chosen by the size of the first rows"
-        what = catalogue.BACKENDS_IN_WORDS.get(backend or "", unknown)
-        return f"auto, R={scaled.R:g}: {what}"
+    if learner is not None and model.learner_name == DEFAULT_LEARNER:
+        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}"
     names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
     values = {name: getattr(example, name) for name in names}
     words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")
     return ", ".join([type(example).__name__, *words])
-
-
-def _expect_backend(model: Model) -> str | None:
-    encoder = model.encoder
-    if encoder is not None and encoder.sparse:
-        return catalogue.WIDE
-    if encoder is None or not encoder.keys or not model.labels:
-        return None  # the size is not known yet
-    size = len(encoder.keys) + model.intercept, len(model.labels)
-    return catalogue.select_backend(*size, device_named(model.device))
 
 
 def describe_details(model: Model) -> list[str]:

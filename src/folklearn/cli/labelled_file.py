@@ -83,7 +83,6 @@ class LabelledFile:
         return max(1, len(self.encoder.keys))  # without the constant
 
     def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
-        """Encode these columns, in this order, standardised by moments of the rows of all files."""
         self.encoder = TableEncoder(self.encoder.roles)
         self.encoder.admit(keys)
         self._scaler = None if moments is None else self._make_scaler(moments)
@@ -110,16 +109,13 @@ class LabelledFile:
         return DEFAULT_B if B is None else B / self.scaler.unit
 
     def describe_certificate(self, certificate: C, by: str = "all rows") -> C:
-        """Return a certificate about scaled rows as one about the columns."""
         models = self.describe_models(certificate.B, by)
         return replace(certificate, B=certificate.B * self.scaler.unit, models=models)
 
     def describe_models(self, B: float, by: str = "all rows") -> str:
-        """Return the linear models of a norm for scaled rows, in words."""
         return class_in_words(self.encoder.in_words.format(by=by), B * self.scaler.unit)
 
     def regression(self) -> Regression | None:
-        """Return the logistic regression of all rows, None if there are too many weights."""
         K = len(self.labels)
         if not is_regression_affordable(K * (self.n_inputs + 1), 8 * self.n_rows * self.n_inputs):
             return None
@@ -272,7 +268,6 @@ class PredictionsFile:
         return np.concatenate(tables), true
 
     def own_labels(self) -> Labels:
-        """Return the class numbers y (T,) of the labels in the file."""
         numbers = {label: k for k, label in enumerate(self.labels)}
         for label in self._true:
             if label not in numbers:
@@ -299,7 +294,6 @@ class PredictionsFile:
             start += len(y)
 
     def notes(self, y: Labels) -> Iterator[str]:
-        """Yield how predictions of labels y (T,) were adjusted."""
         low = np.flatnonzero(self._given[np.arange(len(y)), y] < MIN_PROBABILITY)
         if low.size:
             yield (
@@ -347,7 +341,6 @@ def _find_columns(
 
 
 def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
-    """Raise for the first cell that is not a probability, or the first row of another sum."""
     bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))
     if len(bad):
         row, column = bad[0].tolist()

@@ -230,8 +230,6 @@ def check_jobs(jobs: int) -> None:
 
 
 class BadRowSink:
-    """Count rows that cannot be read, and write them to a file."""
-
     def __init__(self, file: TextIO) -> None:
         self.n_rows, self._writer = 0, csv.writer(file, lineterminator="\n")
         self._writer.writerow(["line", "column", "reason", "text"])

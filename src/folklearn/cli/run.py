@@ -177,8 +177,7 @@ def run(
                     shuffle=seed if shuffle else None, max_rows=_MAX_ROWS_OF_BATCH,
                 )  # fmt: skip
                 _scan(dataset, console)
-                lines = [("learner", display.describe_learner(model))] if verbose else []
-                console.print(display.describe_run(dataset, *lines))
+                console.print(display.describe_run(dataset))
                 scan, run = dataset.scan, Run(model, reader.name, exact or None)
                 with open_writer(predictions, predictions_path, dataset) as writer:
                     console.print(_EXPLANATION)
@@ -244,7 +243,6 @@ def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:
-    """Read the rows once if they can be read twice; raise for rows that cannot be learned."""
     model, reader = dataset.model, dataset.reader
     if dataset.one_pass and not model.labels and not catalogue.grows(model.learner_name):
         raise FolklearnError(
@@ -268,7 +266,6 @@ def _learn(
     save: Callable[[], None],
     every: float | None,
 ) -> Iterator[int]:
-    """Learn all rows until a signal ends it, and save the model `every` some seconds."""
     rows, saved = dataset.rows(dataset.model.n_rounds), time.monotonic()
     try:
         while (batch := signals.next_of(rows)) is not None:

@@ -45,8 +45,6 @@ class PredictionCertificate(Certificate):
 
 @dataclass(frozen=True)
 class PredictionLoss:
-    """The total weighted loss of predictions in order."""
-
     total: float = 0.0
     n_impossible: float = 0.0  # rounds of positive weight whose label was given probability 0
     first_impossible: float = 0.0
@@ -60,7 +58,6 @@ class PredictionLoss:
         return cls(float(weights[counted] @ losses[counted]), impossible.size, first)
 
     def __add__(self, other: Self) -> Self:
-        """Return the total of these and of those that follow."""
         first = self.first_impossible if self.n_impossible else other.first_impossible
         n_impossible = self.n_impossible + other.n_impossible
         return type(self)(self.total + other.total, n_impossible, first)

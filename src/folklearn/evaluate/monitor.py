@@ -126,7 +126,6 @@ class Monitor(Serializable):
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what came before."""
         self._n_before = self._n_looks
         self._past = np.zeros(3)  # squared distances are from what was expected
         self._suspicions = np.empty((_HEIGHT, 0))
@@ -222,7 +221,6 @@ class Monitor(Serializable):
         }
 
     def to_record(self) -> Record:
-        """Return everything but the alert as a record."""
         record = super().to_record()
         record.arrays["waiting"] = np.array(self._waiting, np.float64)
         record.arrays["suspicions"] = self._suspicions.copy()

@@ -244,7 +244,6 @@ def _check_independence(method: str, rewards_given: bool, is_learned: bool) -> N
 
 
 def _check_propensities(log: Interactions, least_propensity: float | None) -> float:
-    """Return the least propensity, of the log or as declared."""
     least = logged = float(log.propensities.min())
     if logged < _MIN_PROPENSITY:
         raise InvalidInputError(
@@ -318,7 +317,6 @@ class _RewardModel:
         self._total, self._count = 0.0, 0
 
     def learn(self, log: Interactions) -> None:
-        """Learn what was played and what it earned."""
         shared = self.n_actions is None
         Z = self._standardise(log.X[log.pairs] if shared else log.X)
         who = np.zeros(log.n_rounds, np.int64) if shared else log.actions
@@ -331,7 +329,6 @@ class _RewardModel:
         self._count += log.n_rounds
 
     def predict(self, X: Array) -> Array:
-        """Return the expected rewards: (T, K) of contexts (T, d), or (m,) of actions (m, d)."""
         Z = self._standardise(X)
         n_models = 1 if self.n_actions is None else self.n_actions
         q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)

@@ -252,7 +252,6 @@ class Windows(RoundObserver):
         return losses
 
     def _waiting_span(self) -> EvidenceSpan:
-        """Return the evidence of the rounds that wait, expanded at the reference learner."""
         batches = Rows.join(self._waiting)
         evidence = functools.reduce(add, map(self._reference.evidence_of, batches))
         start = self.n_rounds - self._n_waiting
@@ -284,16 +283,7 @@ class Windows(RoundObserver):
         bound = span.evidence.lower_bound()
         return Window(span.start, span.stop, loss, n_errors, weight, bound, self.B)
 
-    @property
-    def n_bytes(self) -> int:
-        """About how much memory the evidence, the reference learner and the rows take."""
-        sums: int = sum(span.evidence.n_bytes for span in self._ladder)
-        waiting = (array for rows in self._waiting for array in rows.arrays().values())
-        sums += sum(array.nbytes for array in waiting)
-        return self._reference.n_bytes + sums
-
     def to_record(self) -> Record:
-        """Return everything as a record, rows that wait included."""
         record = super().to_record()
         spans = [(span.start, span.stop) for span in self._ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)

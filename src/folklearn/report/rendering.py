@@ -30,14 +30,12 @@ def format_loss(loss: float | None) -> str:
 
 
 def format_share(share: float | None) -> str:
-    """Return a share of 1 as per cent."""
     if share is None or not math.isfinite(share):
         return _UNKNOWN
     return f"{100.0 * share:.3g} %"
 
 
 def format_about(share: float) -> str:
-    """Return a share of 1 as whole per cent."""
     if 0.99 < share < 1.0:
         return "more than 99 %"
     return "less than 1 %" if 0.0 < share < 0.01 else f"{100.0 * share:.0f} %"
@@ -64,7 +62,6 @@ def format_value(value: object) -> str:
 
 
 def format_compact(number: float) -> str:
-    """Return a count in at most five characters or so."""
     for unit, letter in _PREFIXES:
         if number >= 0.9995 * unit:
             digits = 1 if number < 9.95 * unit else 0
@@ -73,7 +70,6 @@ def format_compact(number: float) -> str:
 
 
 def format_ago(then: int, now: int) -> str:
-    """Return how long ago a time was, both in milliseconds."""
     for unit, name in _TIME_UNITS:
         n = (now - then) // unit
         if n >= 1:

@@ -111,7 +111,6 @@ def prepare_axes(
 
 
 def write_note(ax: Any, at: tuple[float, float], note: str, offset: float = 0.0) -> None:
-    """Write a small text at a place in fractions of the axes, `offset` points above it."""
     look = {"fontsize": SMALL, "color": QUIET, "ha": "left" if at[0] < 0.5 else "right"}
     look["va"] = "top" if 0.5 < at[1] < 1.0 else "bottom"
     ax.annotate(note, at, (0.0, offset), "axes fraction", "offset points", **look)
@@ -176,7 +175,6 @@ def size_in_inches(ax: Any) -> tuple[float, float]:
 
 
 def check_format(path: str | os.PathLike[str]) -> str:
-    """Return the format that a path's suffix names; raise if it is not one of FORMATS."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise InvalidInputError(
@@ -194,7 +192,6 @@ def save(figure: Any, path: str | os.PathLike[str]) -> None:
 
 
 def svg(figure: Any) -> str:
-    """Return a figure as the text of an SVG file without a background."""
     out = io.BytesIO()
     _write(figure, out, "svg", facecolor="none")
     return out.getvalue().decode()
