@@ -309,42 +309,30 @@ def weights(
     note = f"the {len(columns)} most important of {d} columns" if len(columns) < d else ""
     rows = [style.truncate_label(names[j]) for j in columns]
     height = 1.4 + 0.24 * len(rows)
+    reach = float(np.abs(values).max()) or 1.0
+    color = np.where(values > 0.0, style.BLUE, style.RED)
+    inside = np.where(values > 0.0, color, "white")  # full is for a class, empty against it
     if K <= 2:
         sides = [style.truncate_label(label, 18) for label in labels]
         about = f"weight for {sides[0]}" if K == 1 else f"← {sides[0]}     weight     {sides[1]} →"
         ax = style.prepare_axes(ax, (6.4, height), title, about, note=note, grid="x")
-        _draw_bars(ax, rows, values[:, 0])
+        middles = np.arange(len(rows)) + 0.5
+        ax.barh(middles, values[:, 0], 0.5, color=inside[:, 0], edgecolor=color[:, 0])
+        ax.axvline(0.0, color=style.INK, linewidth=0.8)
+        ax.set_yticks(middles, rows, parse_math=False)
+        ax.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(len(rows), 0.0))
     else:
         size = 2.8 + 0.32 * max(len(classes), 8), height + 1.2
-        about = f"● for the class   ○ against it   largest: {np.abs(values).max() or 1.0:.3g}"
+        about = f"● for the class   ○ against it   largest: {reach:.3g}"
         about += f", {len(classes)} of {K} classes" if len(classes) < K else ""
         ax = style.prepare_axes(ax, size, title, about, note=note, grid="both")
-        _draw_circles(ax, rows, [style.truncate_label(labels[k], 18) for k in classes], values)
+        cells = _name_cells(ax, rows, [style.truncate_label(labels[k], 18) for k in classes])
+        diameter = 72.0 * 0.75 * min(cells)  # points
+        i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
+        areas = diameter**2 * np.abs(values[i, j]) / reach
+        look = {"facecolors": inside[i, j], "edgecolors": color[i, j], "clip_on": False}
+        ax.scatter(j + 0.5, i + 0.5, s=areas, zorder=3, linewidth=1.0, **look)
     return style.finish(ax)
-
-
-def _draw_bars(ax: Any, rows: Sequence[str], values: Array) -> None:
-    middles = np.arange(len(rows)) + 0.5
-    ax.barh(middles, values, 0.5, **_look_of_signs(values, "color", "edgecolor"))
-    ax.axvline(0.0, color=style.INK, linewidth=0.8)
-    ax.set_yticks(middles, rows, parse_math=False)
-    reach = 1.08 * float(np.abs(values).max()) or 1.0
-    ax.set(xlim=(-reach, reach), ylim=(len(rows), 0.0))
-
-
-def _draw_circles(ax: Any, rows: Sequence[str], columns: Sequence[str], values: Array) -> None:
-    diameter = 72.0 * 0.75 * min(_name_cells(ax, rows, columns))  # points
-    reach = float(np.abs(values).max()) or 1.0
-    i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
-    areas = diameter**2 * np.abs(values[i, j]) / reach
-    look = _look_of_signs(values[i, j], "facecolors", "edgecolors")
-    ax.scatter(j + 0.5, i + 0.5, s=areas, zorder=3, linewidth=1.0, clip_on=False, **look)
-
-
-def _look_of_signs(values: Array, inside: str, edge: str) -> dict[str, Any]:
-    """Return colours, by these names: full is for a class, empty against it."""
-    color = np.where(values > 0.0, style.BLUE, style.RED)
-    return {inside: np.where(values > 0.0, color, "white"), edge: color}
 
 
 @style.use_style()

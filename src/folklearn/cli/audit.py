@@ -23,7 +23,6 @@ from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
 from folklearn.model.encoder import Key
-from folklearn.model.roles import LEARNED
 from folklearn.scale import parallel
 from folklearn.scaler import Moments
 from folklearn.utils import count_of, join_names
@@ -119,39 +118,14 @@ class FilePair(NamedTuple):
     def __str__(self) -> str:
         return str(self.source.file)
 
-    def open(
-        self, keys: Sequence[Key], moments: Moments | None = None, *, quiet: bool = True
-    ) -> LabelledFile:
-        """Return the rows, encoded as these columns if there are any."""
-        console = new_console(quiet)
-        with warnings_shown(console):
-            file = LabelledFile(console, "audit", self.source, self.roles)
-        if keys:
-            file.set_columns(keys, moments)
-        return file
-
-    def read_contents(self, quiet: bool) -> "_FileContents":
-        file = self.open((), quiet=quiet)
-        roles = {name: role for name, role in file.dataset.roles.items() if role in LEARNED}
-        labels = PredictionsFile(self.predictions, file).labels
-        return _FileContents(roles, tuple(file.encoder.keys), labels, file.n_rows)
-
-    def find_moments(self, keys: Sequence[Key]) -> Moments:
-        return self.open(keys).moments()
-
     def read_batches(
         self, keys: Sequence[Key], moments: Moments
     ) -> Iterator[tuple[Array, Labels, Array]]:
-        return PredictionsFile(self.predictions, self.open(keys, moments)).read().batches()
-
-
-class _FileContents(NamedTuple):
-    """What must be alike in files that are audited together, and the number of rows."""
-
-    roles: dict[str, str]  # of the columns that are learned
-    keys: tuple[Key, ...]  # encoded columns
-    labels: tuple[str, ...]
-    n_rows: int
+        console = new_console(quiet=True)
+        with warnings_shown(console):  # of which the first reading has told
+            file = LabelledFile(console, "audit", self.source, self.roles)
+        file.set_columns(keys, moments)
+        return PredictionsFile(self.predictions, file).read().batches()
 
 
 class FileAudit:
@@ -234,14 +208,16 @@ def _audit_together(
     """Return certificates of several files, and one of these, which describes the columns."""
     if any(pair.source.file in (None, options.STDIN) for pair in pairs):
         raise FolklearnError("of several files, none can be standard input")
-    read_contents = partial(FilePair.read_contents, quiet=console.quiet)
-    contents = parallel.map_in_parallel(read_contents, pairs, n_jobs=jobs)
-    keys = _merge_columns(pairs, contents)
-    find_moments = partial(FilePair.find_moments, keys=keys)
-    moments = reduce(add, parallel.map_in_parallel(find_moments, pairs, n_jobs=jobs))
-    file, labels = pairs[0].open(keys, moments), contents[0].labels
-    norm = file.scale_norm(B)
-    n_rows = sum(content.n_rows for content in contents)
+    files = [LabelledFile(console, "audit", pair.source, pair.roles) for pair in pairs]
+    for pair, file in zip(pairs, files, strict=True):
+        PredictionsFile(pair.predictions, file)  # its classes become those of the file
+    keys = _merge_columns(pairs, files)
+    for file in files:
+        file.set_columns(keys)
+    file, moments = files[0], reduce(add, (file.moments() for file in files))
+    file.set_columns(keys, moments)
+    labels, norm = file.labels, file.scale_norm(B)
+    n_rows = sum(file.n_rows for file in files)
     fields = (
         ("data", f"{len(pairs)} files, {n_rows} rows with a label"),
         ("predicted", display.describe_classes(labels)),
@@ -256,31 +232,32 @@ def _audit_together(
     return audited, file
 
 
-def _merge_columns(pairs: Sequence[FilePair], contents: Sequence[_FileContents]) -> tuple[Key, ...]:
-    first = contents[0]
-    for pair, file in zip(pairs, contents, strict=True):
+def _merge_columns(pairs: Sequence[FilePair], files: Sequence[LabelledFile]) -> list[Key]:
+    first = files[0]
+    for pair, file in zip(pairs, files, strict=True):
         if file.labels != first.labels:
             raise FolklearnError(
                 f"{pairs[0].predictions} is about the classes {join_names(first.labels)}, and "
                 f"{pair.predictions} about {join_names(file.labels)}: files that are audited "
                 "together need the same, a column p:label for each"
             )
-        for name in {**first.roles, **file.roles}:
-            roles = [side.roles.get(name, "not there") for side in (first, file)]
+        learned = [side.learned_roles for side in (first, file)]
+        for name in {**learned[0], **learned[1]}:
+            roles = [of_side.get(name, "not there") for of_side in learned]
             if roles[0] != roles[1]:
                 raise FolklearnError(
                     f"column {name!r} is {roles[0]} in {pairs[0]} and {roles[1]} in {pair}: files "
                     "that are audited together need the same columns; name its role (--role) or "
                     "leave it out (--drop)"
                 )
-        shared = [name for name, value in file.keys if value.startswith("#")]
+        shared = [name for name, value in file.encoder.keys if value.startswith("#")]
         if shared:
             raise FolklearnError(
                 f"column {shared[0]!r} of {pair} has too many categories for a column of each, and "
                 "which of them share one differs from file to file: leave it out (--drop), or "
                 "audit one file at a time"
             )
-    return tuple(dict.fromkeys(chain.from_iterable(file.keys for file in contents)))
+    return list(dict.fromkeys(chain.from_iterable(file.encoder.keys for file in files)))
 
 
 def _summarise_files(audited: parallel.FilesAudit, file: LabelledFile, seconds: float) -> str:

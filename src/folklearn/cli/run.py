@@ -21,7 +21,7 @@ from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.run import Run
-from folklearn.model.summary import NOTHING_PROVEN
+from folklearn.model.summary import describe_claims
 from folklearn.readers.reader import BadRow
 from folklearn.utils import count_of
 
@@ -308,10 +308,9 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
         new = format_loss(model.metrics.loss_of_new / model.metrics.weight)
         classes = display.describe_classes(model.labels)
         yield f"{classes}; {new} of the loss was paid for their being new."
-    not_computed = "In hindsight: not computed for this many weights or rows; --exact does it."
-    yield not_computed if run.hindsight is None else run.hindsight.in_words()
-    certificate = run.certificate
-    yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.metrics.weight)
+    if run.hindsight is None:
+        yield "In hindsight: not computed for this many weights or rows; --exact does it."
+    yield from describe_claims(model, run.certificate)
     windows = model.windows() if model.has_window_bounds else []
     windows = [window for window in windows if window.weight > 0.0]
     if windows:

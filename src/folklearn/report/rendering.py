@@ -8,14 +8,11 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from folklearn.errors import FolklearnError
 from folklearn.evidence.certificate import round_down, round_up
 from folklearn.report.style import svg_uri
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _UNKNOWN = "–"
 _TIME_UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # milliseconds
@@ -96,7 +93,7 @@ _FILTERS = {
 
 
 @cache
-def _load_environment(package: str) -> "Environment":
+def _load_environment(package: str) -> Any:
     if importlib.util.find_spec("jinja2") is None:
         raise FolklearnError("reports need jinja2: pip install 'folklearn[plots]'")
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -114,7 +111,8 @@ def _load_environment(package: str) -> "Environment":
 
 
 def render(template: str, *, package: str = __package__, **context: Any) -> str:
-    return _load_environment(package).get_template(template).render(**context)
+    text: str = _load_environment(package).get_template(template).render(**context)
+    return text
 
 
 def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = None) -> str:
