@@ -196,18 +196,14 @@ def calibration(
             look["label"] = f" {name}" if name.startswith("_") else name
         if len(predicted):
             ax.plot(predicted, observed, **look)
-    pooled = _pool_bins(all_bins)
+    at = np.clip((all_bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
+    sizes = np.bincount(at, all_bins[2], _N_POOLED_BINS)
+    sums = [np.bincount(at, all_bins[2] * values, _N_POOLED_BINS) for values in all_bins[:2]]
+    means = sums / np.maximum(sizes, 1.0)
     line = {"color": style.INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
-    ax.plot(*pooled[:2, pooled[2] > 0.0], "o-", **line, label="all classes")
-    _draw_bin_sizes(ax, pooled[2])
+    ax.plot(*means[:, sizes > 0.0], "o-", **line, label="all classes")
+    _draw_bin_sizes(ax, sizes)
     return style.finish(ax, (0.02, 1.0))  # the legend inside: few lines are there
-
-
-def _pool_bins(bins: Array) -> Array:
-    at = np.clip((bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
-    sizes = np.bincount(at, bins[2], _N_POOLED_BINS)
-    sums = [np.bincount(at, bins[2] * values, _N_POOLED_BINS) for values in bins[:2]]
-    return np.array([*(sums / np.maximum(sizes, 1.0)), sizes])
 
 
 def _draw_bin_sizes(ax: Any, sizes: Array) -> None:
@@ -402,10 +398,10 @@ def _has_errors(table: Mapping[str, Array]) -> bool:
 
 
 def _window_table(windows: Any) -> dict[str, Array]:
-    if not isinstance(windows, Mapping) and not hasattr(windows, "columns"):
+    if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    names = list(windows if isinstance(windows, Mapping) else windows.columns)
+    names = list(windows.keys())
     if not names or not len(windows[names[0]]):
         raise InvalidInputError("no losses to draw: there is no window")
     if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:

@@ -23,6 +23,7 @@ from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
 from folklearn.model.encoder import Key
+from folklearn.model.roles import LEARNED
 from folklearn.scale import parallel
 from folklearn.scaler import Moments
 from folklearn.utils import count_of, join_names
@@ -241,10 +242,10 @@ def _merge_columns(pairs: Sequence[FilePair], files: Sequence[LabelledFile]) -> 
                 f"{pair.predictions} about {join_names(file.labels)}: files that are audited "
                 "together need the same, a column p:label for each"
             )
-        learned = [side.learned_roles for side in (first, file)]
-        for name in {**learned[0], **learned[1]}:
-            roles = [of_side.get(name, "not there") for of_side in learned]
-            if roles[0] != roles[1]:
+        sides = first.dataset.roles, file.dataset.roles
+        for name in {**sides[0], **sides[1]}:
+            roles = [side.get(name, "not there") for side in sides]
+            if {*roles} & {*LEARNED} and roles[0] != roles[1]:
                 raise FolklearnError(
                     f"column {name!r} is {roles[0]} in {pairs[0]} and {roles[1]} in {pair}: files "
                     "that are audited together need the same columns; name its role (--role) or "

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from folklearn.errors import FolklearnError
 from folklearn.report import style
-
-if TYPE_CHECKING:
-    from rich.console import Console  # the extra may be missing
 
 T = TypeVar("T")
 
@@ -160,7 +157,7 @@ class AtomicOutputs:
             if temporary == written:
                 os.replace(temporary, path)
 
-    def commit(self, console: "Console") -> None:
+    def commit(self, console: Any) -> None:
         for path, temporary in self._temporary.items():
             os.replace(temporary, path)
         self._temporary.clear()

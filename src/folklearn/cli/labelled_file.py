@@ -24,7 +24,7 @@ from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
-from folklearn.model.roles import CATEGORY, LEARNED, WORDS
+from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
 from folklearn.readers.columnar import TableReader
 from folklearn.readers.convert import Kind
@@ -81,10 +81,6 @@ class LabelledFile:
     @property
     def n_inputs(self) -> int:
         return max(1, len(self.encoder.keys))  # without the constant
-
-    @property
-    def learned_roles(self) -> dict[str, str]:
-        return {name: role for name, role in self.dataset.roles.items() if role in LEARNED}
 
     def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
         self.encoder = TableEncoder(self.encoder.roles)

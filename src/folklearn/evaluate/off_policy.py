@@ -151,7 +151,10 @@ def off_policy(
             "rewards", rewards, shape, 0.0, 1.0, "a number from 0 to 1 for each action"
         ).ravel()
     if is_learned:
-        first, P = _probabilities_while_learning(log, policy)
+        (_, first), *blocks = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
+        P = np.concatenate(
+            [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in blocks]
+        )
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
         P = _probabilities(log, policy)
@@ -290,13 +293,6 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
         check_rows(p[None, :], f"decision {t} of policy")
         menus.append(p)
     return np.concatenate(menus)
-
-
-def _probabilities_while_learning(log: Interactions, policy: "LearnedPolicy") -> tuple[int, Array]:
-    """Return the first decision that is judged, and what is given to every pair from there on."""
-    (_, first), *others = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
-    P = [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in others]
-    return first, np.concatenate(P)
 
 
 class _RewardModel:
