@@ -142,7 +142,7 @@ class FileAudit:
         sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
         self.certifier = Certifier(**sizes, B=file.scale_norm(B), device=device)
         models = file.describe_models(self.certifier.B)
-        console.print(file.describe(("audited", pair.predictions), ("models", models)))
+        console.print(file.describe(audited=pair.predictions, models=models))
         self.P, self.y = self.predictions.P, np.empty(file.n_rows, np.int64)
         self._shown = 0, 0.0  # rows and loss by the last line
         display.run_with_table(
@@ -219,12 +219,12 @@ def _audit_together(
     file.set_columns(keys, moments)
     labels, norm = file.labels, file.scale_norm(B)
     n_rows = sum(file.n_rows for file in files)
-    fields = (
-        ("data", f"{len(pairs)} files, {n_rows} rows with a label"),
-        ("predicted", display.describe_classes(labels)),
-        ("models", file.describe_models(norm, _ALL_FILES)),
-    )
-    console.print(display.format_fields(*fields))
+    fields = {
+        "data": f"{len(pairs)} files, {n_rows} rows with a label",
+        "predicted": display.describe_classes(labels),
+        "models": file.describe_models(norm, _ALL_FILES),
+    }
+    console.print(display.format_fields(fields))
     with display.progress_bar(console, "reading", len(pairs)) as report:
         audited = parallel.audit_files(
             pairs, partial(FilePair.read_batches, keys=keys, moments=moments), B=norm,

@@ -71,7 +71,7 @@ def compare(
         for name in names:  # raises for settings that cannot be used
             catalogue.make(name, 1, K, settings[name])
         about = f"{', '.join(names)}; all rows are in memory, standardised once"
-        console.print(rows.describe(("learners", about)))
+        console.print(rows.describe(learners=about))
         X, y = rows.matrix()
         with progress_bar(console, "learning", len(y) * len(names)) as report:
             comparison = compare_learners(

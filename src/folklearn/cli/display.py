@@ -152,8 +152,8 @@ def format_loss(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.3e}"
 
 
-def format_fields(*lines: tuple[str, str]) -> str:
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+def format_fields(fields: Mapping[str, str]) -> str:
+    return "\n".join(f"{name:<10}{text}" for name, text in fields.items())
 
 
 def describe_source(reader: Reader, n_rows: int | None) -> str:
@@ -163,13 +163,8 @@ def describe_source(reader: Reader, n_rows: int | None) -> str:
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
-def describe_run(
-    dataset: ModelDataset, *lines: tuple[str, str], unlabelled: str = _UNLABELLED_ROWS
-) -> str:
-    """Return the source, the classes and the role of every column, then further lines.
-
-    One that is named "predicted" takes the place of the classes of the model.
-    """
+def describe_run(dataset: ModelDataset) -> dict[str, str]:
+    """Return fields about the source, the classes and the role of every column."""
     model, reader, scan = dataset.model, dataset.reader, dataset.scan
     fields = {"data": describe_source(reader, scan.n_rows if scan else None)}
     if scan and scan.n_bad:
@@ -189,11 +184,11 @@ def describe_run(
         values = count_of(sum(missing.values()), "value")
         fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
     if scan and scan.n_unlabelled:
-        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{unlabelled}"
+        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{_UNLABELLED_ROWS}"
     if model.n_rounds:
         rows = count_of(model.n_rounds, "row")
         fields["goes on"] = f"after {rows}; the table counts the new ones"
-    return format_fields(*{**fields, **dict(lines)}.items())
+    return fields
 
 
 def describe_classes(labels: Sequence[object]) -> str:

@@ -61,7 +61,7 @@ def _describe_rows(source: options.Source) -> list[str]:
     fields |= display.describe_columns({name: roles[name] for name in roles if name != target})
     file = [] if source.file is None else [source.file]
     learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
-    return [display.format_fields(*fields.items()), f"To learn from these rows: {learn}"]
+    return [display.format_fields(fields), f"To learn from these rows: {learn}"]
 
 
 def _describe_model(model: Model) -> list[str]:
@@ -79,13 +79,13 @@ def _describe_model(model: Model) -> list[str]:
     if model.pending:
         fields["waiting"] = f"{count_of(len(model.pending), 'row')} for their labels"
     if not model.n_rounds:
-        return [display.format_fields(*fields.items())]
+        return [display.format_fields(fields)]
     loss, holdout = map(format_loss, (model.metrics.average_loss, model.metrics.holdout_loss))
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
     fields["proven"] = " ".join(describe_claims(model))
-    return [display.format_fields(*fields.items()), *_describe_weights(model)]
+    return [display.format_fields(fields), *_describe_weights(model)]
 
 
 def _describe_weights(model: Model) -> list[str]:
@@ -105,9 +105,9 @@ def _describe_weights(model: Model) -> list[str]:
 def _describe_state(saved: serialization.Serializable) -> list[str]:
     arrays = saved.to_record().arrays
     size = sum(array.nbytes for array in arrays.values())
-    lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]
-    lines += [(name, " × ".join(map(str, array.shape))) for name, array in arrays.items()]
-    return [display.format_fields(*((f"{name} ", value) for name, value in lines))]
+    fields = {"holds": repr(saved), "state": f"{len(arrays)} arrays, {size:,} bytes"}
+    fields |= {f"{name} ": " × ".join(map(str, array.shape)) for name, array in arrays.items()}
+    return [display.format_fields(fields)]
 
 
 def report(

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from folklearn.arrays import Array, Labels
-from folklearn.cli.display import describe_classes, describe_run, progress_bar
+from folklearn.cli.display import describe_classes, describe_run, format_fields, progress_bar
 from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
@@ -32,7 +32,7 @@ from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
 from folklearn.readers.table import TextColumn
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.utils import join_names
+from folklearn.utils import count_of, join_names
 
 C = TypeVar("C", bound=Certificate)
 
@@ -139,9 +139,12 @@ class LabelledFile:
         Xs, ys = zip(*self.batches(), strict=True)
         return np.concatenate(Xs), np.concatenate(ys)
 
-    def describe(self, *lines: tuple[str, str]) -> str:
-        predicted = "predicted", f"{self.target}, {describe_classes(self.labels)}"
-        return describe_run(self.dataset, predicted, *lines, unlabelled=", which are left out")
+    def describe(self, **lines: str) -> str:
+        fields = describe_run(self.dataset)
+        fields["predicted"] = f"{self.target}, {describe_classes(self.labels)}"
+        if self.n_unlabelled:
+            fields["no label"] = f"{count_of(self.n_unlabelled, 'row')}, which are left out"
+        return format_fields(fields | lines)
 
 
 def _check_words(dataset: ModelDataset, command: str) -> None:

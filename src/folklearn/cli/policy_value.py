@@ -124,11 +124,9 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
     if log.n_actions is not None:
         names = f": {join_names(log.action_names)}" if log.action_names else ""
         offered = f"{log.n_actions}{names}"
-    return format_fields(
-        ("log", f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"),
-        ("actions", offered),
-        ("features", join_names(log.feature_names)),
-    )
+    decisions = f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"
+    features = join_names(log.feature_names)
+    return format_fields({"log": decisions, "actions": offered, "features": features})
 
 
 def _format_line(name: str, estimate: Estimate) -> str:

@@ -100,17 +100,15 @@ def predict(
 def _describe(dataset: ModelDataset) -> str:
     model, reader = dataset.model, dataset.reader
     learned, classes = count_of(model.n_rounds, "row"), display.describe_classes(model.labels)
-    lines = [
-        ("data", display.describe_source(reader, reader.n_rows)),
-        ("model", f"learned {learned}, {classes}"),
-    ]
+    fields = {"data": display.describe_source(reader, reader.n_rows)}
+    fields["model"] = f"learned {learned}, {classes}"
     if dataset.unknown:
-        unknown = f"columns that the model does not know: {join_names(dataset.unknown)}"
-        lines.append(("ignored", unknown))
+        unknown = join_names(dataset.unknown)
+        fields["ignored"] = f"columns that the model does not know: {unknown}"
     if model.is_open:
-        unseen = model.unseen_probability
-        lines.append((UNSEEN, f"a class that was never seen has the probability {unseen:.2g}"))
-    return display.format_fields(*lines)
+        p = model.unseen_probability
+        fields[UNSEEN] = f"a class that was never seen has the probability {p:.2g}"
+    return display.format_fields(fields)
 
 
 class PredictionWriter:

@@ -177,7 +177,7 @@ def run(
                     shuffle=seed if shuffle else None, max_rows=_MAX_ROWS_OF_BATCH,
                 )  # fmt: skip
                 _scan(dataset, console)
-                console.print(display.describe_run(dataset))
+                console.print(display.format_fields(display.describe_run(dataset)))
                 scan, run = dataset.scan, Run(model, reader.name, exact or None)
                 with open_writer(predictions, predictions_path, dataset) as writer:
                     console.print(_EXPLANATION)
