@@ -197,7 +197,7 @@ def calibration(
         if len(predicted):
             ax.plot(predicted, observed, **look)
     at = np.clip((all_bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
-    sizes = np.bincount(at, all_bins[2], _N_POOLED_BINS)
+    sizes: Any = np.bincount(at, all_bins[2], _N_POOLED_BINS)
     sums = [np.bincount(at, all_bins[2] * values, _N_POOLED_BINS) for values in all_bins[:2]]
     means = sums / np.maximum(sizes, 1.0)
     line = {"color": style.INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}

@@ -76,17 +76,13 @@ class DurationNotice:
         self._is_over = False
 
     def __call__(self, done: int) -> None:
-        if self._is_over:
-            return
-        if self._first is None:  # what came before may have been preparation
-            self._first = self._clock(), done
-            return
-        started, before = self._first
-        spent = self._clock() - started
-        if spent < _SECONDS_TO_ESTIMATE or done <= before:
+        now = self._clock()
+        self._first = self._first or (now, done)  # what came before may have been preparation
+        spent, n_done = now - self._first[0], done - self._first[1]
+        if self._is_over or spent < _SECONDS_TO_ESTIMATE or n_done <= 0:
             return
         self._is_over = True
-        left = spent * (self._total - done) / (done - before)
+        left = spent * (self._total - done) / n_done
         if left > _MIN_SECONDS_LEFT:
             LOGGER.warning(
                 "%s %d %s: %d done, about %s left; Ctrl+C stops it",

@@ -61,17 +61,17 @@ class StreamSignals:
 
     def next_of(self, rows: Iterator[T]) -> T | None:
         """Return the next item; None at the end, and once a signal was received."""
-        if self.received is not None:
-            return None
-        try:
-            self._is_waiting = True
-            return next(rows, None)
-        except (KeyboardInterrupt, Terminated):
-            if self.received is None:  # it came from elsewhere
-                raise
-            return None
-        finally:
-            self._is_waiting = False
+        item: T | None = None  # kept if a signal comes between its arrival and the return
+        if self.received is None:
+            try:
+                self._is_waiting = True
+                item = next(rows, None)
+            except (KeyboardInterrupt, Terminated):
+                if self.received is None:  # it came from elsewhere
+                    raise
+            finally:
+                self._is_waiting = False
+        return item
 
     def raise_ended(self) -> None:
         if self.received is not None:

@@ -221,6 +221,7 @@ class Monitor(Serializable):
         }
 
     def to_record(self) -> Record:
+        """Return everything but the alert as a record."""
         record = super().to_record()
         record.arrays["waiting"] = np.array(self._waiting, np.float64)
         record.arrays["suspicions"] = self._suspicions.copy()

@@ -284,6 +284,7 @@ class Windows(RoundObserver):
         return Window(span.start, span.stop, loss, n_errors, weight, bound, self.B)
 
     def to_record(self) -> Record:
+        """Return everything as a record, rows that wait included."""
         record = super().to_record()
         spans = [(span.start, span.stop) for span in self._ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
