@@ -123,11 +123,9 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
     if log.n_actions is not None:
         names = f": {join_names(log.action_names)}" if log.action_names else ""
         offered = f"{log.n_actions}{names}"
-    return format_fields(
-        ("log", f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"),
-        ("actions", offered),
-        ("features", join_names(log.feature_names)),
-    )
+    decisions = f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"
+    features = join_names(log.feature_names)
+    return format_fields({"log": decisions, "actions": offered, "features": features})
 
 
 def _format_line(name: str, estimate: Estimate) -> str:
@@ -136,7 +134,6 @@ def _format_line(name: str, estimate: Estimate) -> str:
 
 
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
-    """Return the estimate in words, and whether it is above the value of the log's policy."""
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
@@ -156,7 +153,6 @@ def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
 def _make_policy(
     saved: Any, name: str, log: Interactions, decisions: Sequence[LoggedDecision], play: str
 ) -> Any:
-    """Return the policy of a saved object, as `off_policy` takes it."""
     if isinstance(saved, Agent):
         return saved
     if not isinstance(saved, Model):
