@@ -107,7 +107,6 @@ class Aggregating(Learner):
         self.n_moves = validation.count("n_moves", n_moves, 1, _MAX_MOVES)
         self.max_weight = validation.positive("max_weight", max_weight)
         self._rng = validation.generator(seed)
-        self._z = np.empty(K)
         self._particles = self._draw_prior()  # (N, K, d)
         self._log_weights: Array = np.full(self.n_particles, -math.log(self.n_particles))
         self._steps: Array = np.array([1.0, 2.4 / math.sqrt(K * d)])
@@ -154,12 +153,9 @@ class Aggregating(Learner):
             self._w = np.concatenate([self._w, np.zeros(room)])
         self._X[t], self._Y[t] = x, y
         self._n_learned = t + 1
-        losses, no_limits = np.empty(self.n_particles), np.full(self.n_particles, np.inf)
         self._w[t] = 0.0
         for stage in range(_MAX_STAGES):
-            history_losses(
-                self._particles, x[None], y[None], np.ones(1), no_limits, self._z, losses
-            )
+            losses = self._sum_losses(self._particles, (x[None], y[None], np.ones(1)))
             left = weight - self._w[t]
             if self._keeps_enough(losses, left):
                 self._log_weights = _normalise(self._log_weights - left * losses)
@@ -171,8 +167,8 @@ class Aggregating(Learner):
         self._w[t] = weight
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
-        weights = _normalise(self._log_weights - step * losses)
-        return effective_size(weights) >= 0.5 * self.n_particles
+        log_weights = _normalise(self._log_weights - step * losses)
+        return _effective_size(log_weights) >= 0.5 * self.n_particles
 
     def _longest_step(self, losses: Array, left: float) -> float:
         low, high = 0.0, left
@@ -199,7 +195,7 @@ class Aggregating(Learner):
         flat = flat[resample(weights, rng)]
         # Not a triangular solve, which BLAS splits across threads at a loss.
         E = (flat - mean) @ np.linalg.inv(L).T
-        losses = self._sum_losses(flat, np.full(N, np.inf))
+        losses = self._sum_losses(flat, self._history())
         for move in range(self.n_moves):
             kind = move % 2
             b = float(self._steps[kind])
@@ -211,7 +207,7 @@ class Aggregating(Learner):
             slack[~self._is_inside(new)] = -np.inf
             if kind == _AUTOREGRESSION:
                 slack += 0.5 * ((new_E**2).sum(axis=1) - (E**2).sum(axis=1))
-            new_losses = self._sum_losses(new, losses + slack)
+            new_losses = self._sum_losses(new, self._history(), losses + slack)
             accepted = new_losses < np.inf
             for old, proposed in ((flat, new), (E, new_E), (losses, new_losses)):
                 old[accepted] = proposed[accepted]
@@ -220,10 +216,13 @@ class Aggregating(Learner):
         self._particles = flat.reshape(self._particles.shape)
         self._log_weights = np.full(N, -math.log(N))
 
-    def _sum_losses(self, flat: Array, limits: Array) -> Array:
+    def _sum_losses(
+        self, particles: Array, history: tuple[Array, Array, Array], limits: Array | None = None
+    ) -> Array:
         losses = np.empty(self.n_particles)
-        W = flat.reshape(self._particles.shape)
-        history_losses(W, *self._history(), limits, self._z, losses)
+        limits = np.full(self.n_particles, np.inf) if limits is None else limits
+        W = particles.reshape(self._particles.shape)
+        history_losses(W, *history, limits, np.empty(self.n_classes), losses)
         return losses
 
     def _is_inside(self, flat: Array) -> NDArray[np.bool_]:
@@ -250,7 +249,7 @@ class Aggregating(Learner):
     @property
     def effective_size(self) -> float:
         """Effective number of particles, between half of them and all of them."""
-        return effective_size(self._log_weights)
+        return _effective_size(self._log_weights)
 
     def coef(self) -> Array:
         """Return the posterior mean (K, d) of the weights."""
@@ -281,13 +280,11 @@ class Aggregating(Learner):
 
 
 def _normalise(log_weights: Array) -> Array:
-    """Return log weights whose exponentials sum to 1."""
     shifted: Array = log_weights - log_weights.max()
     return shifted - math.log(np.exp(shifted).sum())
 
 
-def effective_size(log_weights: Array) -> float:
-    """Return 1 / sum of squared weights, for normalised log weights."""
+def _effective_size(log_weights: Array) -> float:
     return float(1.0 / np.exp(2.0 * log_weights).sum())
 
 

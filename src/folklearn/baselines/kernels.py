@@ -9,13 +9,11 @@ import math
 
 import numpy as np
 
-from folklearn.kernels.boosting import REACH
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import kernel
 from folklearn.kernels.linear_models import (
     length,
     linear_residual,
     multiply,
-    predict_linear,
     project_rows,
 )
 from folklearn.kernels.simplex import sigmoid
@@ -79,12 +77,9 @@ def optimality_gap(W, gradient, B):
 
 
 @kernel
-def _gradient(W, origin, step, A, away, g):
-    """Write A(W - V) into g, V = origin - step; away (K, d) is scratch."""
-    for k in range(W.shape[0]):
-        for j in range(W.shape[1]):
-            away[k, j] = (W[k, j] - origin[k, j]) + step[k, j]
-    multiply(A, away.reshape(W.size), g.reshape(W.size))
+def _gradient(W, origin, step, A, g):
+    """Write A(W - V) into g, V = origin - step."""
+    multiply(A, ((W - origin) + step).reshape(W.size), g.reshape(W.size))
 
 
 @kernel
@@ -100,78 +95,52 @@ def project(origin, step, A, largest, B, tolerance, W):
     rounding leaves of it. (A gap of 1e-10 alone leaves an error near 1e-5 in W.)
     Return (gap, solved); W is in the class and the gap is true even if not solved.
     """
-    K, d = W.shape
     W[:] = origin - step
     if project_rows(W, B) == 0:
         return 0.0, True
-    longest = 0.0  # sum of absolute values of a row, at least the largest eigenvalue
-    for i in range(A.shape[0]):
-        longest = max(longest, np.abs(A[i]).sum())
-    largest = min(largest, longest)
+    # The sum of absolute values of a row is at least the largest eigenvalue.
+    largest = min(largest, np.abs(A).sum(axis=1).max())
     root = math.sqrt(largest)
     momentum = (root - 1.0) / (root + 1.0)
-    tolerance = max(tolerance, _GAP_ROUNDING * largest * K * B * B)
+    tolerance = max(tolerance, _GAP_ROUNDING * largest * W.shape[0] * B * B)
     ahead, previous = W.copy(), W.copy()
-    g, away = np.empty_like(W), np.empty_like(W)
+    g = np.empty_like(W)
     still = 0
     for _ in range(min(_MAX_PROJECTION_STEPS, 100 + int(80.0 * root))):
-        _gradient(ahead, origin, step, A, away, g)
+        _gradient(ahead, origin, step, A, g)
         previous[:] = W
-        for k in range(K):
-            for j in range(d):
-                W[k, j] = ahead[k, j] - g[k, j] / largest
+        W[:] = ahead - g / largest
         project_rows(W, B)
-        move = 0.0
-        for k in range(K):
-            for j in range(d):
-                change = W[k, j] - previous[k, j]
-                ahead[k, j] = W[k, j] + momentum * change
-                move = max(move, abs(change))
-        still = still + 1 if move <= _MIN_MOVE * B else 0
+        change = W - previous
+        ahead[:] = W + momentum * change
+        still = still + 1 if np.abs(change).max() <= _MIN_MOVE * B else 0
         if still == _STEPS_WITHOUT_MOVE:
-            _gradient(W, origin, step, A, away, g)
-            gap = optimality_gap(W, g, B)
-            if gap <= tolerance:
-                return max(gap, 0.0), True
+            _gradient(W, origin, step, A, g)
+            if optimality_gap(W, g, B) <= tolerance:
+                break
             still = 0
-    _gradient(W, origin, step, A, away, g)
+    _gradient(W, origin, step, A, g)
     gap = optimality_gap(W, g, B)
     return max(gap, 0.0), gap <= tolerance
 
 
-@fast_kernel
+@kernel
 def add_direction(A, S, v, u):
     """A += vv', and S = A^-1 with it (Sherman and Morrison); leave S v in u.
 
     Return v'S v, with the new S, which is below 1; NaN, all untouched, where rounding has
     left nothing to learn from.
     """
-    n = v.shape[0]
-    square = 0.0
-    for i in range(n):
-        square += v[i] * v[i]
-    if not square <= _MAX_SQUARE:
+    if not (v * v).sum() <= _MAX_SQUARE:
         return math.nan
     multiply(S, v, u)
-    before = 0.0
-    size = 0.0
-    for i in range(n):
-        before += v[i] * u[i]
-        size += abs(u[i])
-    if not (before >= 0.0 and size < 1e100):
+    before = (v * u).sum()
+    if not (before >= 0.0 and np.abs(u).sum() < 1e100):
         return math.nan
-    root = math.sqrt(1.0 + before)
-    for i in range(n):
-        u[i] /= root
-    for i in range(n):
-        row, down = S[i], u[i]
-        for j in range(n):
-            row[j] -= down * u[j]
-        row, up = A[i], v[i]
-        for j in range(n):
-            row[j] += up * v[j]
-    for i in range(n):
-        u[i] /= root
+    u /= math.sqrt(1.0 + before)
+    S -= np.outer(u, u)
+    A += np.outer(v, v)
+    u /= math.sqrt(1.0 + before)
     return before / (1.0 + before)
 
 
@@ -211,18 +180,6 @@ def ons_round(W, matrices, totals, x, label, soft, weight, B, R, D, beta, max_no
 
 
 @kernel
-def ons_rounds(W, matrices, totals, X, labels, soft, weights, B, R, D, beta, P, losses):
-    """Predict every row of X into P and learn it."""
-    no_label = np.empty(0)
-    for t in range(X.shape[0]):
-        y = soft[t] if labels[t] < 0 else no_label
-        predict_linear(W, X[t], np.inf, P[t])
-        losses[t] = ons_round(
-            W, matrices, totals, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf
-        )
-
-
-@kernel
 def pairwise_costs(s):
     """Return the cost matrix (K, K) of AdaBoost.OLM; a row has an L1 norm of at most K (K-1)."""
     K = s.shape[0]
@@ -236,43 +193,20 @@ def pairwise_costs(s):
 
 
 @kernel
-def potentials(votes, steps):
-    """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
+def potentials(votes, futures):
+    """Return phi^y(votes + e_l) as (K, K), by what `futures` (n, K) add.
 
     Column 0 of a future counts the true label, the others the other classes in order; a
     future is lost if some other class reaches the true one.
     """
     K = votes.shape[0]
-    n = steps.shape[0]
-    phi = np.zeros((K, K))
+    phi, ends = np.zeros((K, K)), np.empty(K)
     for y in range(K):
-        for f in range(n):
-            mine = votes[y] + steps[f, 0]
-            best = -1.0
+        for future in futures:
             for k in range(K):
-                if k != y:
-                    best = max(best, votes[k] + steps[f, k + 1 if k < y else k])
-            phi[y, y] += best >= mine + 1
-            if best >= mine:  # a vote for another class changes nothing
-                for k in range(K):
-                    phi[y, k] += k != y
-            elif best == mine - 1:  # one vote short: those that stand there would tie
-                for k in range(K):
-                    if k != y:
-                        phi[y, k] += votes[k] + steps[f, k + 1 if k < y else k] == best
-    return phi / n
-
-
-@kernel
-def step_pairwise(alphas, scores, labels, y, step):
-    """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
-    for i in range(alphas.shape[0]):
-        s, said, alpha = scores[i], labels[i], alphas[i]
-        slope = 0.0
-        if said != y:
-            slope = sigmoid(s[said] + alpha - s[y])
-        else:
-            for k in range(s.shape[0]):
-                if k != y:
-                    slope -= sigmoid(s[k] - s[y] - alpha)
-        alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
+                ends[k] = votes[k] + future[k + 1 if k < y else k]
+            mine, ends[y] = votes[y] + future[0], -1.0
+            best = ends.max()
+            for k in range(K):
+                phi[y, k] += max(best, ends[k] + 1.0) >= mine + (k == y)
+    return phi / len(futures)
