@@ -37,12 +37,12 @@ def interact(
     Examples
     --------
     >>> from folklearn.baselines import Banditron
-    >>> from folklearn.synthetic import syn_sep
-    >>> X, y = syn_sep(0, 3000, d=80, K=3)
-    >>> log = interact(Banditron(n_features=80, n_classes=3), X, y)
-    >>> log.n_rounds, bool(log.error_rate < 0.1)
+    >>> from folklearn.synthetic import separable
+    >>> X, y = separable(0, 3000, d=3, K=3)
+    >>> log = interact(Banditron(n_features=3, n_classes=3), X, y)
+    >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
-    >>> late = interact(Banditron(n_features=80, n_classes=3), X, y, delay=100)
+    >>> late = interact(Banditron(n_features=3, n_classes=3), X, y, delay=100)
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
