@@ -42,7 +42,7 @@ def interact(
     >>> log = interact(Banditron(n_features=3, n_classes=3), X, y)
     >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
-    >>> late = interact(Banditron(n_features=3, n_classes=3), X, y, delay=100)
+    >>> late = interact(Banditron(n_features=3, n_classes=3), X, y, delay=1000)
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
