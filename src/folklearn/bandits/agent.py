@@ -45,13 +45,6 @@ class Decision:
     x: Array = field(repr=False)
     name: str | int | None = None
 
-    def _equals(self, decision: "Decision") -> bool:
-        return self is decision or (
-            (self.id, self.action, self.propensity, self.name)
-            == (decision.id, decision.action, decision.propensity, decision.name)
-            and np.array_equal(self.x, decision.x)
-        )
-
 
 Pending = tuple[Decision, Array]  # a decision, and what was seen
 Names = Sequence[str | int] | None
@@ -101,7 +94,6 @@ class Agent(Serializable):
         raise NotImplementedError
 
     def _choose(self, seen: Array) -> tuple[int, float]:
-        """Return a random action and its propensity."""
         P = self._play(seen)
         action = int(draw_action(P, self._rng.random()))
         return action, float(P[action])
@@ -115,7 +107,6 @@ class Agent(Serializable):
         raise NotImplementedError
 
     def _outcome(self, value: Any) -> Any:
-        """Return an outcome as `_absorb` takes it, checked."""
         if isinstance(value, bool | int | float | np.bool_ | np.number) and value in (0, 1):
             return bool(value)
         raise InvalidInputError(
@@ -235,7 +226,11 @@ class Agent(Serializable):
                 f"{dropped}{expired}"
             )
         pending, seen = self._pending[number]
-        if isinstance(decision, Decision) and not pending._equals(decision):
+        if (
+            isinstance(decision, Decision)
+            and decision is not pending
+            and (repr(decision), decision.x.tolist()) != (repr(pending), pending.x.tolist())
+        ):
             raise InvalidInputError(
                 f"decision {number} is not the one that this agent made under that id: hand an "
                 "outcome to the agent that acted"
