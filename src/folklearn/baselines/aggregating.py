@@ -256,10 +256,6 @@ class Aggregating(Learner):
         mean: Array = np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
         return mean
 
-    def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the particles of such a learner take at other sizes."""
-        return 8 * self.n_particles * n_classes * n_features
-
     def _parts(self) -> dict[str, NDArray[Any]]:
         particles = {"particles": self._particles, "log_weights": self._log_weights}
         history = dict(zip(("X", "Y", "w"), self._history(), strict=True))
@@ -289,7 +285,7 @@ def _effective_size(log_weights: Array) -> float:
 
 
 def resample(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return N indices by systematic resampling: equally spaced points on the total weight."""
+    """Return N indices by systematic resampling."""
     N = len(weights)
     points = (np.arange(N) + rng.random()) / N
     return np.minimum(np.searchsorted(np.cumsum(weights), points), N - 1)

@@ -27,27 +27,45 @@ _MULTIPLICATIONS_PER_CHUNK = 1e8  # between two chances to be interrupted
 _LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 
-class SparseFit(NamedTuple):
-    """A linear model of the columns that occurred.
+class ColumnModel:
+    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none.
 
     Attributes
     ----------
-    columns : (n,), in order.
-    weights : (n, K), of these; all others are 0.
     ridge, power : chosen for them, see `fit_sparse`.
     held_out : average loss of the rows that were left out; NaN if there were too few.
     """
 
-    columns: NDArray[np.int64]
-    weights: Array
-    ridge: float
-    power: float
-    held_out: float
+    def __init__(
+        self,
+        columns: NDArray[np.int64],
+        weights: Array,
+        *,
+        ridge: float = math.nan,
+        power: float = math.nan,
+        held_out: float = math.nan,
+    ) -> None:
+        self.columns, self.weights = columns, weights
+        self.ridge, self.power, self.held_out = ridge, power, held_out
+        self._index = Columns.of(columns)
+
+    def predict(self, X: Contexts) -> Array:
+        """Return the probabilities (T, K) of rows (T, d)."""
+        if not isinstance(X, SparseRows):
+            return softmax(X[:, self.columns] @ self.weights)
+        X = X.compact()
+        indices = self._index.find(X.indices)
+        values = np.where(indices >= 0, X.values, 0.0)
+        Z = np.zeros((len(X), self.weights.shape[1]))
+        if len(self.weights):
+            rows = np.arange(len(X))
+            linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
+        return softmax(Z)
 
 
 def fit_sparse(
     rows: Rows, n_classes: int, *, constant: int = -1, most_passes: int = MAX_PASSES, seed: int = 0
-) -> SparseFit:
+) -> ColumnModel:
     r"""Return the penalised fit to sparse rows, its penalty chosen on rows that are held out.
 
     .. math:: \arg\min_W \sum_j \lambda\, s_j^{2a} |W_j|^2 + \sum_t w_t\, \ell(W x_t, y_t),
@@ -85,7 +103,8 @@ def fit_sparse(
     final = _Fit(problem, np.arange(T), best.fits)
     final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
-    return SparseFit(problem.columns, weights, best.ridge, power, best.held_out)
+    words = {"ridge": best.ridge, "power": power, "held_out": best.held_out}
+    return ColumnModel(problem.columns, weights, **words)
 
 
 def _search_penalty(
@@ -210,24 +229,3 @@ class _Fit:
                 loss, gap = loss + chunk_loss, gap + chunk_gap
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):
                 break
-
-
-class ColumnModel:
-    """Weights (n, K) of the columns (n,); all others have none."""
-
-    def __init__(self, columns: NDArray[np.int64], weights: Array) -> None:
-        self.columns, self.weights = columns, weights
-        self._index = Columns.of(columns)
-
-    def predict(self, X: Contexts) -> Array:
-        """Return the probabilities (T, K) of rows (T, d)."""
-        if not isinstance(X, SparseRows):
-            return softmax(X[:, self.columns] @ self.weights)
-        X = X.compact()
-        indices = self._index.find(X.indices)
-        values = np.where(indices >= 0, X.values, 0.0)
-        Z = np.zeros((len(X), self.weights.shape[1]))
-        if len(self.weights):
-            rows = np.arange(len(X))
-            linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
-        return softmax(Z)
