@@ -83,13 +83,8 @@ def fit_sparse(
     about fifteen ridges. One thread does it: every row begins where the one before left the
     weights. Memory: 8 K bytes a row and column that occurred, three times, and 12 bytes a value.
 
-    Parameters
-    ----------
-    rows : all of them, sparse; those without weight are left out.
-    constant : the column of the constant, if there is one, which is not to be penalised as
-        others are.
-    most_passes : for each fit.
-    seed : of the rows left out and of the order.
+    `constant` is the column of the constant, which is not penalised as others are; `most_passes`
+    is for each fit, `seed` of the rows left out and of the order.
     """
     rows = rows.of(np.flatnonzero(rows.weights > 0.0))
     rng = np.random.default_rng(seed)
@@ -181,7 +176,6 @@ class _Problem:
         return _ScaledRows(values, norms**2, scales)
 
     def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> tuple[float, float]:
-        """Return the total loss and weight of the rows `which`."""
         Z = np.empty((len(which), W.shape[1]))
         linear_models.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
         soft = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
@@ -205,7 +199,6 @@ class _Fit:
         tolerance: float,
         rng: np.random.Generator,
     ) -> None:
-        """Find the fit for a ridge, up to a share `tolerance` of the objective."""
         problem, W, Q = self._problem, self.W, self.Q
         values, squares, _ = scaled
         X = problem.indptr, problem.indices, values
