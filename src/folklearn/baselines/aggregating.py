@@ -357,24 +357,18 @@ class Obama(BanditReduction):
         n_classes: int,
         exploration: float | None = None,
         horizon: int | None = None,
-        B: float = 10.0,
-        R: float = 1.0,
-        n_particles: int = 512,
-        n_moves: int = 10,
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
+        **parameters: Any,
     ) -> None:
         rng = validation.generator(seed)
         learner = Aggregating(
             n_features=n_features,
             n_classes=n_classes,
-            B=B,
-            R=R,
-            n_particles=n_particles,
-            n_moves=n_moves,
             # A second generator: the record of the learner has its state.
             seed=np.random.default_rng(rng.integers(2**63)),
             max_weight=n_classes,  # so that losses count mu / (K P), at most 1
+            **parameters,
         )
         super().__init__(
             learner,
