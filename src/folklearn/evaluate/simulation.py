@@ -63,10 +63,8 @@ def interact(
 
     def learn_outcome(decision: Decision, row: int) -> None:
         try:
-            if agent.learns_labels:
-                agent.learn_label(decision, int(labels[row]))
-            else:
-                agent.learn(decision, float(R[row][decision.action]))
+            reward = float(R[row][decision.action])
+            agent.learn(decision, int(labels[row]) if agent.learns_labels else reward)
         except FolklearnError as error:
             raise FolklearnError(
                 f"the outcome of row {row} of X was refused: {error}; the agent has learned the "
