@@ -54,7 +54,8 @@ def rare_flip(seed: int, T: int, *, d: int, K: int, R: float = 1.0, rate: float 
     rate = validation.fraction("rate", rate, 1.0)
     X, y = separable(seed, T, d=d, K=K, R=R)
     rng = np.random.default_rng([seed, 1])  # not the generator that made the labels
-    return X, _flip_labels(rng, y, K, rate)
+    others = (y + rng.integers(1, K, size=T)) % K
+    return X, np.where(rng.random(T) < rate, others, y)
 
 
 def drifting(
@@ -151,12 +152,6 @@ def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
     # The Gumbel trick: one label per row of logits.
     labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
     return labels
-
-
-def _flip_labels(rng: np.random.Generator, y: Labels, K: int, rate: float) -> Labels:
-    """Return labels of which a part is replaced by one of the others."""
-    others = (y + rng.integers(1, K, size=len(y))) % K
-    return np.where(rng.random(len(y)) < rate, others, y)
 
 
 DIGITS_NAME = "scikit-learn's digits"

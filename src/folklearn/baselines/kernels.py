@@ -9,11 +9,12 @@ import math
 
 import numpy as np
 
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.linear_models import (
     length,
     linear_residual,
     multiply,
+    predict_linear,
     project_rows,
 )
 from folklearn.kernels.simplex import sigmoid
@@ -77,9 +78,12 @@ def optimality_gap(W, gradient, B):
 
 
 @kernel
-def _gradient(W, origin, step, A, g):
-    """Write A(W - V) into g, V = origin - step."""
-    multiply(A, ((W - origin) + step).reshape(W.size), g.reshape(W.size))
+def _gradient(W, origin, step, A, away, g):
+    """Write A(W - V) into g, V = origin - step; away (K, d) is scratch."""
+    for k in range(W.shape[0]):
+        for j in range(W.shape[1]):
+            away[k, j] = (W[k, j] - origin[k, j]) + step[k, j]
+    multiply(A, away.reshape(W.size), g.reshape(W.size))
 
 
 @kernel
@@ -95,6 +99,7 @@ def project(origin, step, A, largest, B, tolerance, W):
     rounding leaves of it. (A gap of 1e-10 alone leaves an error near 1e-5 in W.)
     Return (gap, solved); W is in the class and the gap is true even if not solved.
     """
+    K, d = W.shape
     W[:] = origin - step
     if project_rows(W, B) == 0:
         return 0.0, True
@@ -102,44 +107,56 @@ def project(origin, step, A, largest, B, tolerance, W):
     largest = min(largest, np.abs(A).sum(axis=1).max())
     root = math.sqrt(largest)
     momentum = (root - 1.0) / (root + 1.0)
-    tolerance = max(tolerance, _GAP_ROUNDING * largest * W.shape[0] * B * B)
+    tolerance = max(tolerance, _GAP_ROUNDING * largest * K * B * B)
     ahead, previous = W.copy(), W.copy()
-    g = np.empty_like(W)
+    g, away = np.empty_like(W), np.empty_like(W)
     still = 0
     for _ in range(min(_MAX_PROJECTION_STEPS, 100 + int(80.0 * root))):
-        _gradient(ahead, origin, step, A, g)
+        _gradient(ahead, origin, step, A, away, g)
         previous[:] = W
-        W[:] = ahead - g / largest
+        for k in range(K):
+            for j in range(d):
+                W[k, j] = ahead[k, j] - g[k, j] / largest
         project_rows(W, B)
-        change = W - previous
-        ahead[:] = W + momentum * change
-        still = still + 1 if np.abs(change).max() <= _MIN_MOVE * B else 0
+        move = 0.0
+        for k in range(K):
+            for j in range(d):
+                change = W[k, j] - previous[k, j]
+                ahead[k, j] = W[k, j] + momentum * change
+                move = max(move, abs(change))
+        still = still + 1 if move <= _MIN_MOVE * B else 0
         if still == _STEPS_WITHOUT_MOVE:
-            _gradient(W, origin, step, A, g)
+            _gradient(W, origin, step, A, away, g)
             if optimality_gap(W, g, B) <= tolerance:
                 break
             still = 0
-    _gradient(W, origin, step, A, g)
+    _gradient(W, origin, step, A, away, g)
     gap = optimality_gap(W, g, B)
     return max(gap, 0.0), gap <= tolerance
 
 
-@kernel
+@fast_kernel
 def add_direction(A, S, v, u):
     """A += vv', and S = A^-1 with it (Sherman and Morrison); leave S v in u.
 
     Return v'S v, with the new S, which is below 1; NaN, all untouched, where rounding has
     left nothing to learn from.
     """
-    if not (v * v).sum() <= _MAX_SQUARE:
-        return math.nan
+    n = v.shape[0]
     multiply(S, v, u)
-    before = (v * u).sum()
-    if not (before >= 0.0 and np.abs(u).sum() < 1e100):
+    square, before, size = 0.0, 0.0, 0.0
+    for i in range(n):
+        square += v[i] * v[i]
+        before += v[i] * u[i]
+        size += abs(u[i])
+    if not (square <= _MAX_SQUARE and before >= 0.0 and size < 1e100):
         return math.nan
     u /= math.sqrt(1.0 + before)
-    S -= np.outer(u, u)
-    A += np.outer(v, v)
+    for i in range(n):
+        down, up = u[i], v[i]
+        for j in range(n):
+            S[i, j] -= down * u[j]
+            A[i, j] += up * v[j]
     u /= math.sqrt(1.0 + before)
     return before / (1.0 + before)
 
@@ -177,6 +194,16 @@ def ons_round(W, matrices, totals, x, label, soft, weight, B, R, D, beta, max_no
         2.0 / (D * D) * (gap + _WEIGHT_ROUNDING * largest * D * length(W.reshape(W.size)))
     )
     return loss
+
+
+@kernel
+def ons_rounds(W, matrices, totals, X, labels, soft, weights, B, R, D, beta, P):
+    """Predict every row of X into P and learn it."""
+    no_label = np.empty(0)
+    for t in range(X.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        predict_linear(W, X[t], np.inf, P[t])
+        ons_round(W, matrices, totals, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf)
 
 
 @kernel

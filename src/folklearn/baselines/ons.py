@@ -12,6 +12,7 @@ from folklearn.baselines import kernels
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners.sgd import ProperLearner
+from folklearn.validation import Rows
 
 _MIN_ALPHA = 1e-270  # below it, one over it overflows in the bound
 
@@ -60,7 +61,6 @@ class Ons(ProperLearner):
     ARRAYS = ("W", "matrices", "totals")
 
     max_certified_weight = 1.0
-    _chunk = 1
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -80,6 +80,7 @@ class Ons(ProperLearner):
         n = self._W.size
         self._matrices: Array = np.stack([np.eye(n), np.eye(n)])  # (beta D)^2 A and its inverse
         self._totals: Array = np.zeros(kernels.N_ONS_TOTALS)
+        self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         loss: float = kernels.ons_round(
@@ -87,6 +88,13 @@ class Ons(ProperLearner):
             self.B, self.R, self._D, self._beta, validation.MAX_NORM,
         )  # fmt: skip
         return loss
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        X, _, labels, soft, weights = rows
+        kernels.ons_rounds(
+            self._W, self._matrices, self._totals, X, labels, soft, weights,
+            self.B, self.R, self._D, self._beta, P,
+        )  # fmt: skip
 
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret after `n_rounds` of weight at most 1, :math:`|x| \le R`.
