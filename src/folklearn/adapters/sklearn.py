@@ -271,7 +271,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
-        likeliest: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        P = self.predict_proba(X)  # first: it says if nothing was fitted
+        likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
         return likeliest
 
     @property

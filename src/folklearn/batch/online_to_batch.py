@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -126,7 +127,7 @@ class OnlineToBatch(Serializable):
         states: list[Learner] = []
         with report_progress(progress, T, "learning") as report:
             for start, stop in pairwise([0, *sorted({t - 1 for t in rounds}), T]):
-                self.learner._run(rows.part(start, stop), _shift_report(report, start))
+                self.learner._run(rows.part(start, stop), partial(_report_from, report, start))
                 if stop < T:
                     states.append(copy.deepcopy(self.learner))
         self.rounds, self._states, self.n_rounds = rounds, states, T
@@ -194,5 +195,5 @@ class OnlineToBatch(Serializable):
             raise StateFileError("states and rounds must be equally many")
 
 
-def _shift_report(report: Report | None, n_done: int) -> Report | None:
-    return None if report is None else lambda n_rounds: report(n_done + n_rounds)
+def _report_from(report: Report, start: int, n_rounds: int) -> None:
+    report(start + n_rounds)
