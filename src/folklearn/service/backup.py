@@ -47,9 +47,6 @@ def _copy(folder: Path, target: Path) -> int:
         journal.replace_file(target / KEY_FILE, (folder / KEY_FILE).read_bytes())
     _copy_pages(folder / journal.NAME, target / journal.NAME)
     with closing(journal.Journal(target)) as copy:
-        with copy.transaction():
-            copy.db.execute("DELETE FROM snapshot")
-        copy.checkpoint()
         n_events: int = copy.last
     journal.sync_folder(target)
     read_pages(target / journal.NAME)

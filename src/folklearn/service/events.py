@@ -7,7 +7,6 @@ of an event in the journal.
 """
 
 import os
-import threading
 import time
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
@@ -180,20 +179,15 @@ class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     items: list[LabelEvent]
 
 
-class RefusedItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item of a request that is not learned: its index, a status of HTTP, and the reason."""
-
-    index: int
-    status: int
-    detail: str
-
-
 class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
-    """The labels of a request, None for those that `already` were learned, or are `refused`."""
+    """The labels of a request, None for those that `already` were learned, or are `refused`.
+
+    Of a refused one the answer says, and the event keeps, `item` (its index), `status`, `detail`.
+    """
 
     items: list[LabelEvent | None]
     already: int = 0
-    refused: list[RefusedItem] = []
+    refused: list[dict[str, int | str]] = []
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
@@ -253,19 +247,7 @@ def decode_event(content: bytes) -> Any:
         raise RefusedError(422, str(error)) from None
 
 
-_id_lock = threading.Lock()
-_last_stamp = 0
-
-
 def new_id() -> UUID:
-    """Return a new UUID of version 7, above all that this process has made.
-
-    Time ordered, because an index over random keys is several times slower to write.
-    """
-    global _last_stamp
-    with _id_lock:
-        _last_stamp = max(time.time_ns() // 1_000_000 << 12, _last_stamp + 1)
-        stamp = _last_stamp
-    random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
-    milliseconds, counter = stamp >> 12, stamp & 0xFFF
-    return UUID(int=milliseconds << 80 | 7 << 76 | counter << 64 | 2 << 62 | random)
+    """Return a new UUID of version 7: an index over keys without time is slower to write."""
+    random = int.from_bytes(os.urandom(10)) & ~(0xF << 76 | 3 << 62)
+    return UUID(int=time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62 | random)

@@ -23,7 +23,6 @@ from folklearn.service.events import (
     PredictionsRequest,
     RefusalEvent,
     RefusedError,
-    RefusedItem,
     RewardEvent,
     new_id,
 )
@@ -62,16 +61,18 @@ class PublishedModel:
 class Memory:
     """Bytes that all models of a folder and their published copies take, against a limit.
 
-    Attributes
-    ----------
-    limit : bytes, approximate.
-    n_bytes : taken now, with those that events under way may add.
-    hosts : models by tenant and name.
+    `hosts` are the models by tenant and name.
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.n_bytes = limit, 0
+        self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes taken now, about, with those that events under way may add."""
+        hosts = [*self.hosts.values()]  # at once: other threads ask too
+        return sum(host.n_bytes + host.n_coming + host.n_pending for host in hosts)
 
     def has_room(self, n_more: int, factor: float = 1.0) -> bool:
         """Tell whether n_more bytes are within the limit times a factor."""
@@ -80,11 +81,6 @@ class Memory:
                 if host.n_coming:
                     host.measure()
         return self.n_bytes + n_more <= factor * self.limit
-
-    def remove(self, host: "ModelHost") -> None:
-        """Forget a deleted model, and give back what it took."""
-        del self.hosts[host.row.tenant, host.row.name]
-        self.n_bytes -= host.n_bytes + host.n_coming + host.n_pending
 
     def check(self, tenant: str, n_more: int = 0) -> None:
         """Raise if there is no room for n_more bytes."""
@@ -98,9 +94,9 @@ class Memory:
 
     def in_words(self, tenant: str | None, n_more: int = 0) -> str:
         """Say what takes the memory, to a tenant or, with None, to the operator."""
-        text = f"models take {_format_megabytes(self.n_bytes)} of {_format_megabytes(self.limit)}"
+        text = f"models take {self.n_bytes / 1e6:,.0f} MB of {self.limit / 1e6:,.0f} MB"
         if n_more:
-            text += f", and this might take {_format_megabytes(n_more)} more"
+            text += f", and this might take {n_more / 1e6:,.0f} MB more"
         largest = self.largest
         if largest is not None:
             name = largest.row.name
@@ -108,12 +104,8 @@ class Memory:
                 name += f" of tenant {largest.row.tenant}"
             elif largest.row.tenant != tenant:
                 name = "of another tenant"
-            text += f"; the largest is {name}, with {_format_megabytes(largest.n_bytes)}"
+            text += f"; the largest is {name}, with {largest.n_bytes / 1e6:,.0f} MB"
         return f"{text}: nothing is learned before a model is deleted, or --memory is raised"
-
-
-def _format_megabytes(n_bytes: float) -> str:
-    return f"{n_bytes / 1e6:,.0f} MB"
 
 
 class ModelHost:
@@ -142,19 +134,17 @@ class ModelHost:
         self.version, self.changed = last.seq, last.time
         self.is_agent = bool(created.config.actions)
         self.published = PublishedModel(self.version, state.copy_to_predict())
-        self.may_publish = 0.0
+        self.may_publish = self.replay_seconds = 0.0
         self.why_held = ""
-        self.n_bytes = self.n_coming = self.n_pending = 0
+        self.n_bytes, self.n_coming, self.n_pending = state.n_bytes, 0, 0
         memory.hosts[row.tenant, row.name] = self
-        self.measure()
-        self.replay_seconds = 0.0
 
     def hold(self) -> None:
         """Stay at this version."""
         self.why_held = (
             f"the model {self.row.name} is shown as of event {self.version}: with later ones all "
-            f"models would take more than {_format_megabytes(self.memory.limit)}. It learns "
-            "nothing; delete it, or stop the service and start it with more --memory"
+            f"models would take more than {self.memory.limit / 1e6:,.0f} MB. It learns nothing; "
+            "delete it, or stop the service and start it with more --memory"
         )
 
     @property
@@ -174,16 +164,12 @@ class ModelHost:
 
     def measure(self) -> None:
         """Measure how much memory is taken now."""
-        n_before = self.n_bytes + self.n_coming
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
-        if self in self.memory.hosts.values():  # else it was deleted
-            self.memory.n_bytes += self.n_bytes - n_before
 
     def reserve(self, n_bytes: int) -> None:
         """Count bytes that an event may add; raise if there is no room for them."""
         self.memory.check(self.row.tenant, n_bytes)
         self.n_pending += n_bytes
-        self.memory.n_bytes += n_bytes
 
     def expect_labels(self, items: Sequence[Item]) -> dict[int, str]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
@@ -201,13 +187,13 @@ class ModelHost:
             if n_more and not self.memory.has_room(_N_COPIES * n_more):
                 n_more = state.count_bytes_added(items, exactly=True)
         except FolklearnError:
-            n_more = 0
             for index, item in enumerate(items):
                 try:
-                    n_more += state.check_growth([item])
+                    state.check_growth([item])
                 except FolklearnError as error:
                     refused[index] = str(error)
-            n_more = min(n_more, state.n_bytes_left)
+            kept = [item for index, item in enumerate(items) if index not in refused]
+            n_more = state.count_bytes_added(kept)
         if n_more:
             self.reserve(_N_COPIES * n_more)
         return refused
@@ -217,16 +203,13 @@ class ModelHost:
         if not isinstance(self.state, ClassifierState):
             return True
         items = read_items(self.state.labels_in(entry.event), find)
-        if not items:
-            return True
         for exactly in (False, True):
             with suppress(FolklearnError):  # which is refused again
                 n_more = _N_COPIES * self.state.count_bytes_added(items, exactly=exactly)
                 is_largest = self.memory.largest in (None, self)
                 factor = START_FACTOR if is_largest else _OTHERS_START_FACTOR
-                if self.memory.has_room(n_more, factor):
+                if not n_more or self.memory.has_room(n_more, factor):
                     self.n_coming += n_more
-                    self.memory.n_bytes += n_more
                     return True
         return False
 
@@ -267,8 +250,18 @@ def prepare(change: Change, journal: Journal, now: int) -> Prepared:
     state, wait = host.state, host.config.wait
     due = None if wait is None else now + round(1000 * wait)
     match request:
-        case LabelEvent():
-            return _prepare_label(change, request, journal, add)
+        case LabelEvent(label, row, id):
+            waiting = []
+            if id is not None:
+                asked, answer = _find_waiting(journal, host, request)
+                if answer is not None:
+                    return answer
+                waiting, row = [asked], journal.entry(asked).event.row
+            for reason in host.expect_labels([(row or {}, label)]).values():
+                if key is None:
+                    raise RefusedError(422, reason)
+                return add(RefusalEvent(422, reason))  # the key is used
+            return add(request, outcome_of=waiting)
         case LabelsRequest(items=items):
             return _prepare_labels(change, items, journal, add)
         case PredictionsRequest(items=predictions):
@@ -330,20 +323,6 @@ def _find_waiting(
     return asked, Answer(200, {"event": outcome, "learned": 0, "already": 1})
 
 
-def _prepare_label(change: Change, label: LabelEvent, journal: Journal, add: AddEvent) -> Prepared:
-    waiting, row = [], label.row
-    if label.id is not None:
-        asked, answer = _find_waiting(journal, change.host, label)
-        if answer is not None:
-            return answer
-        waiting, row = [asked], journal.entry(asked).event.row
-    for reason in change.host.expect_labels([(row or {}, label.label)]).values():
-        if change.key is None:
-            raise RefusedError(422, reason)
-        return add(RefusalEvent(422, reason))  # the key is used
-    return add(label, outcome_of=waiting)
-
-
 def _prepare_labels(
     change: Change, labels: Sequence[LabelEvent], journal: Journal, add: AddEvent
 ) -> Prepared:
@@ -365,13 +344,13 @@ def _prepare_labels(
                     waiting[label.id] = asked
         except RefusedError as refusal:
             items[index] = None
-            refused.append(RefusedItem(index, refusal.status, str(refusal)))
+            refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
     for at, reason in host.expect_labels(read_items(items, journal.entry_of)).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)
         items[index] = None
-        refused.append(RefusedItem(index, 422, reason))
+        refused.append({"item": index, "status": 422, "detail": reason})
     event = LabelsEvent(items, n_already, refused)
     if indices and not any(items) and change.key is None:
         return labels_answer(host.version, event)

@@ -1,9 +1,8 @@
-"""The event journal of a service folder (one SQLite file), and snapshots of models (files).
+"""The event journal of a service folder: one SQLite file.
 
 Every event is durable before it counts. WAL and synchronous=FULL: a commit that returned is on the
 disk. Every page carries a checksum (SQLite's cksumvfs), so damage is an error and never another
-model. One connection in one thread writes; others may read. Snapshots are a cache: one that is
-damaged is passed over, and the journal replayed from further back.
+model. One connection in one thread writes; others may read.
 
 `sys.audit("folklearn.after_commit")` and its like are where tests kill the process.
 """
@@ -16,15 +15,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import apsw
 import apsw.sqlite_extra
 
-from folklearn import serialization
 from folklearn.errors import StateFileError
-from folklearn.serialization import Record
 from folklearn.service.events import JournalEvent, decode_event, encode_event
 
 FORMAT = 1
@@ -34,8 +31,6 @@ _MAX_WAL_BYTES = 16_000_000  # that it may grow by before a checkpoint
 _BUSY_TIMEOUT_MS = 5_000  # while another process has the file
 _HEAD = struct.Struct("<QI")
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-SNAPSHOT_FOLDER = "snapshots"
-_N_KEPT_SNAPSHOTS = 2
 
 _TABLES = """
 CREATE TABLE model (
@@ -52,9 +47,6 @@ CREATE UNIQUE INDEX event_key ON event (model, key) WHERE key IS NOT NULL;
 CREATE TABLE asked (seq INTEGER PRIMARY KEY, model INTEGER NOT NULL, due INTEGER, told INTEGER);
 CREATE INDEX asked_due ON asked (due) WHERE told IS NULL AND due IS NOT NULL;
 CREATE INDEX asked_open ON asked (model) WHERE told IS NULL;
-CREATE TABLE snapshot (
-    model INTEGER NOT NULL, seq INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (model, seq)
-);
 """
 
 
@@ -84,33 +76,6 @@ class ModelRow(NamedTuple):
     tenant: str
     name: str
     first: int
-
-
-class Snapshot(NamedTuple):
-    """A file with the state of a model after an event, and the digest of that state."""
-
-    model: int
-    seq: int
-    digest: str
-
-    def path(self, folder: Path) -> Path:
-        """Return the file."""
-        return folder / SNAPSHOT_FOLDER / f"{self.model}-{self.seq}.folk"
-
-    @classmethod
-    def write(cls, folder: Path, model: int, seq: int, record: Record) -> Self:
-        """Write the state of a model after an event; the file is durable when this returns."""
-        snapshot = cls(model, seq, record.digest)
-        (folder / SNAPSHOT_FOLDER).mkdir(mode=0o700, exist_ok=True)
-        replace_file(snapshot.path(folder), serialization.as_bytes(record))
-        return snapshot
-
-    def read(self, folder: Path) -> Record:
-        """Return the state; OSError or StateFileError if it is not as written."""
-        record = serialization.read(self.path(folder))
-        if record.digest != self.digest:
-            raise StateFileError(f"{self.path(folder)} holds another state")
-        return record
 
 
 @contextmanager
@@ -304,14 +269,6 @@ class Journal:
         """Leave an event out of every replay."""
         self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
 
-    def add_snapshot(self, snapshot: Snapshot) -> list[Snapshot]:
-        """Note a snapshot; return older ones that are not kept."""
-        self.db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", snapshot)
-        old = self.snapshots(snapshot.model)[_N_KEPT_SNAPSHOTS:]
-        if old:
-            self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq <= ?", old[0][:2])
-        return old
-
     def checkpoint(self, *, if_long: bool = False) -> None:
         """Move the WAL into the database, or do so if it has grown long."""
         if if_long and file_size(self._wal) <= self._max_wal_bytes:
@@ -358,6 +315,12 @@ class Journal:
             issued = None if id is None else UUID(bytes=id)
             yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
+    def has_event(self, model: int, seq: int, time: int) -> bool:
+        """Tell whether there is this event of a model that is not deleted."""
+        where = "number = ? AND last IS NULL AND seq = ? AND time = ?"
+        found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
+        return bool(self._value(found, model, seq, time))
+
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         """Return the event that came with an Idempotency-Key, and the digest of its request."""
         return self.db.execute(
@@ -377,16 +340,9 @@ class Journal:
         content = self.answers_to_add.get(seq)
         return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
 
-    def snapshots(self, model: int) -> list[Snapshot]:
-        """Return the snapshots of a model, the newest first."""
-        rows = self.db.execute(
-            "SELECT model, seq, digest FROM snapshot WHERE model = ? ORDER BY seq DESC", (model,)
-        )
-        return [Snapshot(*row) for row in rows]
-
     def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
         """Return (model, id) of what has waited too long."""
-        rows: Any = self.db.execute(
+        rows = self.db.execute(
             "SELECT asked.model, id FROM asked JOIN event USING (seq) "
             "WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
             (now, limit),

@@ -47,7 +47,8 @@ async def live(call: Call) -> Json:
 async def ready(call: Call) -> Json:
     """Tell whether labels can be learned now."""
     store = call.service.store
-    store.check_disk()
+    if (refusal := store.disk_refusal) is not None:
+        raise refusal
     if not store.memory.has_room(0):
         raise RefusedError(
             503, "the models take more memory than they may: nothing is learned", retry_after=60

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
@@ -22,7 +22,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change, ModelHost
-from folklearn.service.journal import Snapshot
 from folklearn.service.keys import Key, Keys, Sessions, is_well_formed
 from folklearn.service.limits import Limits
 from folklearn.service.states import ModelState, restore_state
@@ -32,7 +31,6 @@ log = logging.getLogger("folklearn.service")
 
 _EXPIRY_SECONDS = 0.5  # between two searches for what has expired
 _SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
-_DISK_SECONDS = 0.5  # between two measurements of the free disk
 _PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
 _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
@@ -61,6 +59,7 @@ class Service:
         self.folder, self.limits = folder, limits or Limits()
         self.store = ModelStore(folder, self.limits)
         self.writer = Writer(self.store)
+        self.close = self.writer.close
         self.keys, self.sessions, self.registry = Keys(folder), Sessions(), CollectorRegistry()
         self.request_seconds = Histogram(
             "folklearn_request_seconds",
@@ -80,10 +79,6 @@ class Service:
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
         self.verified: dict[int, dict[str, Any]] = {}
 
-    def close(self) -> None:
-        """Do what is queued, write snapshots, and end."""
-        self.writer.close()
-
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names.
 
@@ -95,7 +90,7 @@ class Service:
             kind, _, text = header.decode("latin-1").partition(" ")
             text = text.strip()
             key = self.keys.find(text) if kind.lower() == "bearer" else None
-            if key is None and (kind.lower() != "bearer" or not is_well_formed(text)):
+            if key is None and not (kind.lower() == "bearer" and is_well_formed(text)):
                 raise RefusedError(
                     401, "the Authorization header must be 'Bearer flk_...', with a whole key"
                 )
@@ -233,19 +228,17 @@ class Writer:
         self._wake = threading.Condition()
         self._is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
-        self._snapshot: Future[Snapshot] | None = None  # one at a time: each is a copy in memory
-        self._next_disk_check = 0.0
+        self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
+        self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
-        self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
-        self._thread.start()
         self._has_ended = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="folklearn-sweeper", daemon=True)
-        self._sweeper.start()
+        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._sweep)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def n_queued(self) -> int:
-        """Number of jobs that wait."""
         return len(self._jobs)
 
     def submit(self, work: Work, n_bytes: int = _DEFAULT_JOB_BYTES) -> Any:
@@ -282,30 +275,31 @@ class Writer:
         with self._wake:
             self._is_closing = True
             self._wake.notify()
-        self._thread.join()
+        self._threads[0].join()
         self._has_ended.set()
-        self._sweeper.join()
+        self._threads[1].join()
+
+    def _drop_late(self) -> None:
+        """Refuse jobs that have waited too long; the caller holds the lock."""
+        now = time.monotonic()
+        late = [job for job in self._jobs if job.deadline < now]
+        if late:
+            self._jobs = deque(job for job in self._jobs if job.deadline >= now)
+            self._n_bytes -= sum(job.n_bytes for job in late)
+            refusal = RefusedError(503, "the service is busy: try again", retry_after=1)
+            _answer((job, refusal) for job in late)
 
     def _sweep(self) -> None:
-        """Refuse jobs that have waited too long, while the writer is busy with a long one."""
+        """Refuse late jobs while the writer is busy with a long one."""
         while not self._has_ended.wait(_SWEEP_SECONDS):
-            now = time.monotonic()
             with self._wake:
-                late = [job for job in self._jobs if job.deadline < now]
-                if late:
-                    self._jobs = deque(job for job in self._jobs if job.deadline >= now)
-                    self._n_bytes -= sum(job.n_bytes for job in late)
-            _answer([(job, _too_late()) for job in late])
+                self._drop_late()
 
     def _run(self) -> None:
         try:
-            next_expiry = time.monotonic() + _EXPIRY_SECONDS
-            while (jobs := self._take(next_expiry - time.monotonic())) is not None:
-                if jobs:
-                    self._do(jobs)
-                if time.monotonic() >= next_expiry:
-                    self.store.expire()
-                    next_expiry = time.monotonic() + _EXPIRY_SECONDS
+            self._maintain()
+            while (jobs := self._take()) is not None:
+                self._do(jobs)
                 self._maintain()
             self._snapshot_pool.shutdown()
             self.store.close()
@@ -315,12 +309,14 @@ class Writer:
             self._is_closing = True
             os._exit(IO_ERROR)
 
-    def _take(self, seconds: float) -> list[Job] | None:
+    def _take(self) -> list[Job] | None:
         """Return the queued jobs, waiting for a first one; None if it is time to end."""
+        seconds = self._next_expiry - time.monotonic()
         with self._wake:
             if not self._jobs and not self._is_closing and seconds > 0.0:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
+            self._drop_late()
             jobs: list[Job] = []
             n_bytes = 0
             while (
@@ -333,28 +329,18 @@ class Writer:
 
     def _do(self, jobs: list[Job]) -> None:
         """Do jobs in order, changes that follow each other together; then answer all."""
-        now = time.monotonic()
-        if now >= self._next_disk_check:
-            self._check_disk(now)
-        results: list[tuple[Job, Any]] = []
+        results: list[Any] = []
         for is_change, group in groupby(jobs, lambda job: isinstance(job.work, Change)):
+            works: list[Any] = [job.work for job in group]
             if not is_change:
-                results += [(job, self._call(job.work)) for job in group]
-                continue
-            accepted: list[Job] = []
-            for job in group:
-                if job.deadline < now:
-                    results.append((job, _too_late()))
-                elif self._disk_refusal is not None:
-                    results.append((job, self._disk_refusal))
-                else:
-                    accepted.append(job)
-            if accepted:
+                results += [self._call(work) for work in works]
+            elif self._disk_refusal is not None:
+                results += len(works) * [self._disk_refusal]
+            else:
                 self.n_batches += 1
-                self.n_events += len(accepted)
-                answers = self.store.write([job.work for job in accepted])  # type: ignore[misc]
-                results += zip(accepted, answers, strict=True)
-        _answer(results)
+                self.n_events += len(works)
+                results += self.store.write(works)
+        _answer(zip(jobs, results, strict=True))
 
     def _call(self, function: Any) -> Any:
         """Return what a function returns or raises; what it has begun to write must be done."""
@@ -367,38 +353,23 @@ class Writer:
                 raise
             return error
 
-    def _check_disk(self, now: float) -> None:
-        self._next_disk_check, self._disk_refusal = now + _DISK_SECONDS, None
-        try:
-            self.store.check_disk()
-        except RefusedError as refusal:
-            self._disk_refusal = refusal
-
     def _maintain(self) -> None:
-        """Publish models, checkpoint the WAL, and snapshot what would take long to replay."""
+        """Do between jobs what keeps predictions new, the WAL short and a restart fast."""
         store = self.store
+        if time.monotonic() >= self._next_expiry:
+            store.expire()
+            self._next_expiry = time.monotonic() + _EXPIRY_SECONDS
+        self._disk_refusal = store.disk_refusal
         store.journal.checkpoint(if_long=True)
-        if self._snapshot is not None and self._snapshot.done():
-            error = self._snapshot.exception()
-            if error is None:
-                store.note_snapshot(self._snapshot.result())
-            else:  # no harm to a cache
-                log.warning("a snapshot could not be written: %s", error)
-            self._snapshot = None
         for host in store.models():
             if time.monotonic() >= host.may_publish:
                 host.publish()
-            if host.replay_seconds > store.limits.replay and self._snapshot is None:
-                arguments = store.folder, host.number, host.version, host.state.to_record()
-                self._snapshot = self._snapshot_pool.submit(Snapshot.write, *arguments)
-                host.replay_seconds = 0.0
+            is_idle = self._snapshot is None or self._snapshot.done()
+            if host.replay_seconds > store.limits.replay and is_idle:
+                self._snapshot = store.snapshot(host, self._snapshot_pool)
 
 
-def _too_late() -> RefusedError:
-    return RefusedError(503, "the service is busy: try again", retry_after=1)
-
-
-def _answer(results: list[tuple[Job, Any]]) -> None:
+def _answer(results: Iterable[tuple[Job, Any]]) -> None:
     """Settle futures; those of a loop all at once, because to wake it is what costs."""
     by_loop: dict[Any, list[tuple[Any, Any]]] = {}
     for job, result in results:

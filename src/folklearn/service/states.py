@@ -32,7 +32,6 @@ from folklearn.service.events import (
     ModelSize,
     RefusalEvent,
     RefusedError,
-    RefusedItem,
     RewardEvent,
     Row,
 )
@@ -176,15 +175,15 @@ class ClassifierState:
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case LabelEvent(row=dict() as row) as label:
-                self.check_growth([(row, label.label)])
-                self.model.learn_one(row, label.label, weight=label.weight)
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case LabelEvent(id=UUID() as id) as label:
-                event = find(id).event
-                self.check_growth([(event.row, label.label)])
-                pending = PendingPrediction(event.row, np.array(event.p), event.unseen)
-                self.model.tell(pending, label.label, weight=label.weight)
+            case LabelEvent(label, row, id, weight):
+                asked = None if id is None else find(id).event
+                row = row or {} if asked is None else asked.row
+                self.check_growth([(row, label)])
+                if asked is None:
+                    self.model.learn_one(row, label, weight=weight)
+                else:
+                    pending = PendingPrediction(row, np.array(asked.p), asked.unseen)
+                    self.model.tell(pending, label, weight=weight)
                 return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
@@ -207,7 +206,7 @@ class ClassifierState:
 
     def _learn_together(
         self, labels: Sequence[LabelEvent | None], find: FindEntry
-    ) -> list[RefusedItem]:
+    ) -> list[dict[str, Any]]:
         """Learn all labels that can be; return the others with reasons."""
         present = [label for label in labels if label is not None]
         try:
@@ -226,7 +225,7 @@ class ClassifierState:
                 if label is not None:
                     self.apply(Entry(0, 0, 0, label), find)
             except FolklearnError as error:
-                refused.append(RefusedItem(index, 422, str(error)))
+                refused.append({"item": index, "status": 422, "detail": str(error)})
         return refused
 
     def check_growth(self, items: Sequence[Item]) -> int:
@@ -251,15 +250,13 @@ class ClassifierState:
             raise RefusedError(422, "these rows are too wide to be learned together")
         return size.learner - now.learner
 
-    def count_bytes_added(self, items: Sequence[Item], *, exactly: bool) -> int:
-        """Return the bytes of weights that labels may add."""
-        size = bound_size(self.model, items, exactly=exactly)
-        return size.learner - measure_size(self.model).learner
-
-    @property
-    def n_bytes_left(self) -> int:
-        """Bytes of weights that labels may add in all."""
-        return max(0, self.created.limits.learner - measure_size(self.model).learner)
+    def count_bytes_added(self, items: Sequence[Item], *, exactly: bool = False) -> int:
+        """Return the bytes of weights that labels may add, within the limit of the model."""
+        if not items:
+            return 0
+        n_now = measure_size(self.model).learner
+        n_then = bound_size(self.model, items, exactly=exactly).learner
+        return min(n_then, max(n_now, self.created.limits.learner)) - n_now
 
     @property
     def n_bytes(self) -> int:
@@ -293,17 +290,14 @@ def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Ite
     ]
 
 
-def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[RefusedItem] = ()) -> Answer:
+def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[Any] = ()) -> Answer:
     """Return the answer to labels that were learned, but for those refused now."""
     n_learned = len(labels.items) - labels.items.count(None) - len(refused)
     body: dict[str, Any] = {"event": seq, "learned": n_learned}
     if labels.already:
         body["already"] = labels.already
     if labels.refused or refused:
-        body["refused"] = [
-            {"item": item.index, "status": item.status, "detail": item.detail}
-            for item in (*labels.refused, *refused)
-        ]
+        body["refused"] = [*labels.refused, *refused]
     return Answer(200, body) if refused else DerivedAnswer(200, body)
 
 

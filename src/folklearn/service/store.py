@@ -8,11 +8,14 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,7 +24,9 @@ import apsw
 import msgspec
 from threadpoolctl import threadpool_limits
 
+from folklearn import serialization
 from folklearn.errors import FolklearnError, StateFileError
+from folklearn.serialization import Record
 from folklearn.service.events import (
     Answer,
     Config,
@@ -43,13 +48,11 @@ from folklearn.service.hosts import (
     prepare,
 )
 from folklearn.service.journal import (
-    SNAPSHOT_FOLDER,
     Entry,
     Journal,
     ModelRow,
-    Snapshot,
-    file_size,
     name_damaged_file,
+    replace_file,
     sync_folder,
 )
 from folklearn.service.limits import Limits
@@ -58,6 +61,8 @@ from folklearn.service.states import ClassifierState, ModelState, restore_state
 log = logging.getLogger("folklearn.service")
 
 _MAX_EXPIRED = 1_000  # events that expire at a time
+_N_KEPT_SNAPSHOTS = 2  # of a model
+_SNAPSHOT_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.folk")  # model, event, time of the event
 
 
 class ModelStore:
@@ -87,7 +92,7 @@ class ModelStore:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.folder, self.limits, self.clock = folder, limits or Limits(), clock
-        self.memory = Memory(self.limits.memory)
+        self._snapshots, self.memory = folder / "snapshots", Memory(self.limits.memory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
@@ -111,8 +116,7 @@ class ModelStore:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
             if host.replay_seconds and not host.why_held:
-                with suppress(OSError):  # a cache: the journal has everything
-                    self.snapshot(host)
+                self.snapshot(host)
         self.journal.checkpoint()
         self.abandon()
 
@@ -129,13 +133,13 @@ class ModelStore:
 
     def _recover(self) -> None:
         journal = self.journal
-        kept_files = set()
-        for row in journal.models():
-            kept_files |= {snap.path(self.folder) for snap in journal.snapshots(row.number)}
-            ModelHost(row, *self._restore(row), self.memory)
-        for path in (self.folder / SNAPSHOT_FOLDER).glob("*"):
-            if path not in kept_files:  # half written by a process that died
+        for path in self._snapshots.glob("*"):
+            parts = _SNAPSHOT_NAME.fullmatch(path.name)
+            # Else half written by a process that died, or of events that the journal has lost.
+            if parts is None or not journal.has_event(*map(int, parts.groups())):
                 path.unlink()
+        for row in journal.models():
+            ModelHost(row, *self._restore(row), self.memory)
         by_number = {host.number: host for host in self.hosts.values()}
         first = min((host.version for host in by_number.values()), default=0)
         for entry in journal.entries(after=first):
@@ -163,17 +167,16 @@ class ModelStore:
         With `below`, from the newest good one before that event.
         """
         first = self.journal.entry(row.first)
-        for snapshot in self.journal.snapshots(row.number):
-            if below is not None and snapshot.seq >= below:
-                continue
-            path = snapshot.path(self.folder)
-            n_bytes = round(1.5 * file_size(path))  # and published
-            if not self.memory.has_room(n_bytes, START_FACTOR):
-                log.warning("snapshot %s is too large for --memory", path.name)
+        for seq, path in _list_snapshots(self._snapshots, row.number):
+            if below is not None and seq >= below:
                 continue
             with suppress(OSError, FolklearnError):
-                state = restore_state(first.event, snapshot.read(self.folder))
-                return first.event, state, self.journal.entry(snapshot.seq)
+                n_bytes = round(1.5 * path.stat().st_size)  # and published
+                if not self.memory.has_room(n_bytes, START_FACTOR):
+                    log.warning("snapshot %s is too large for --memory", path.name)
+                    continue
+                state = restore_state(first.event, serialization.read(path))
+                return first.event, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
         return first.event, restore_state(first.event), first
 
@@ -187,6 +190,7 @@ class ModelStore:
         journal, memory, answers = self.journal, self.memory, list[Answer]()
         while True:
             now, prepared = self.clock(), list[tuple[ModelHost, Prepared]]()
+            is_full = memory.n_bytes > memory.limit
             with journal.transaction():
                 for change in changes[len(answers) :]:
                     host, row = change.host, change.host.row
@@ -195,7 +199,7 @@ class ModelStore:
                             raise RefusedError(404, f"the model {row.name} was deleted")
                         if host.why_held:
                             raise RefusedError(503, host.why_held, retry_after=60)
-                        if memory.n_bytes > memory.limit:
+                        if is_full:
                             memory.check(row.tenant)
                         prepared.append((host, prepare(change, journal, now)))
                     except RefusedError as refusal:
@@ -289,7 +293,7 @@ class ModelStore:
         with self.journal.transaction():
             entry = self.journal.add(row.number, self.clock(), DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
-        self.memory.remove(host)
+        del self.hosts[row.tenant, row.name]
         return Answer(200, {"event": entry.seq})
 
     # Maintenance.
@@ -303,26 +307,40 @@ class ModelStore:
         if hosts:
             self.write([Change(host, ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost) -> None:
-        """Write the state of a model into a file, and note it in the journal."""
-        record = host.state.to_record()
-        snapshot = Snapshot.write(self.folder, host.number, host.version, record)
-        host.replay_seconds = 0.0
-        self.note_snapshot(snapshot)
+    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
+        """Write the state of a model into a file, by a thread of the pool if there is one.
 
-    def note_snapshot(self, snapshot: Snapshot) -> None:
-        """Note in the journal a snapshot file that is durable."""
+        Its name has the time of its last event, so that it is not taken for one of another journal.
+        """
         with self.journal.transaction():
-            old = self.journal.add_snapshot(snapshot)
-        for replaced in old:
-            replaced.path(self.folder).unlink(missing_ok=True)
+            pass  # the outcome of events that will not be replayed must be durable before
+        path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
+        work = partial(_write_snapshot, path, host.number, host.state.to_record())
+        host.replay_seconds = 0.0
+        return work() if pool is None else pool.submit(work)
 
-    def check_disk(self) -> None:
-        """Raise while the disk is nearly full."""
-        if shutil.disk_usage(self.folder).free < self.limits.free_disk:
-            raise RefusedError(
-                503, "the disk is nearly full: nothing can be learned", retry_after=30
-            )
+    @property
+    def disk_refusal(self) -> RefusedError | None:
+        """The answer to changes while the disk is nearly full."""
+        if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
+            return None
+        return RefusedError(503, "the disk is nearly full: nothing can be learned", retry_after=30)
+
+
+def _write_snapshot(path: Path, number: int, record: Record) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_file(path, serialization.as_bytes(record))
+        for _, old in _list_snapshots(path.parent, number)[_N_KEPT_SNAPSHOTS:]:
+            old.unlink(missing_ok=True)
+    except Exception as error:  # no harm to a cache: the journal has everything
+        log.warning("the snapshot %s could not be written: %s", path.name, error)
+
+
+def _list_snapshots(folder: Path, number: int) -> list[tuple[int, Path]]:
+    """Return the snapshots of a model by their last event, the newest first."""
+    paths = folder.glob(f"{number}-*-*.folk")
+    return sorted(((int(path.name.split("-")[1]), path) for path in paths), reverse=True)
 
 
 def _check_config(config: Config, limits: Limits) -> int:
