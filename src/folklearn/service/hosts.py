@@ -11,21 +11,8 @@ from uuid import UUID
 import msgspec
 
 from folklearn.errors import FolklearnError
-from folklearn.service.events import (
-    Answer,
-    ChangeRequest,
-    CreateEvent,
-    DecisionEvent,
-    ExpiryEvent,
-    LabelEvent,
-    LabelsEvent,
-    LabelsRequest,
-    PredictionsRequest,
-    RefusalEvent,
-    RefusedError,
-    RewardEvent,
-    new_id,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
 from folklearn.service.journal import Entry, Journal, ModelRow
 from folklearn.service.states import (
     ClassifierState,
@@ -83,13 +70,11 @@ class Memory:
         return self.n_bytes + n_more <= factor * self.limit
 
     def check(self, tenant: str, n_more: int = 0) -> None:
-        """Raise if there is no room for n_more bytes."""
         if not self.has_room(n_more):
             raise RefusedError(503, self.in_words(tenant, n_more), retry_after=60)
 
     @property
     def largest(self) -> "ModelHost | None":
-        """The model that takes most."""
         return max(self.hosts.values(), key=lambda host: host.n_bytes, default=None)
 
     def in_words(self, tenant: str | None, n_more: int = 0) -> str:
@@ -126,7 +111,12 @@ class ModelHost:
     """
 
     def __init__(
-        self, row: ModelRow, created: CreateEvent, state: ModelState, last: Entry, memory: Memory
+        self,
+        row: ModelRow,
+        created: CreateEvent,
+        state: ModelState,
+        last: Entry,
+        memory: Memory,
     ) -> None:
         self.row, self.number = row, row.number
         self.created, self.config = created, created.config
@@ -140,7 +130,6 @@ class ModelHost:
         memory.hosts[row.tenant, row.name] = self
 
     def hold(self) -> None:
-        """Stay at this version."""
         self.why_held = (
             f"the model {self.row.name} is shown as of event {self.version}: with later ones all "
             f"models would take more than {self.memory.limit / 1e6:,.0f} MB. It learns nothing; "
@@ -149,11 +138,9 @@ class ModelHost:
 
     @property
     def is_published(self) -> bool:
-        """Whether the published copy is of the present version."""
         return self.published.version == self.version
 
     def publish(self) -> None:
-        """Replace the published copy by one of the present version."""
         began = time.monotonic()
         if self.is_published:
             return
@@ -163,7 +150,6 @@ class ModelHost:
         self.may_publish = ended + _PUBLISH_INTERVAL_FACTOR * (ended - began)
 
     def measure(self) -> None:
-        """Measure how much memory is taken now."""
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
 
     def reserve(self, n_bytes: int) -> None:
@@ -218,7 +204,7 @@ class Change(NamedTuple):
     """A request to change a model, as it waits for the writer, with its Idempotency-Key."""
 
     host: ModelHost
-    request: ChangeRequest
+    request: events.ChangeRequest
     key: str | None = None
 
 
@@ -260,21 +246,21 @@ def prepare(change: Change, journal: Journal, now: int) -> Prepared:
             for reason in host.expect_labels([(row or {}, label)]).values():
                 if key is None:
                     raise RefusedError(422, reason)
-                return add(RefusalEvent(422, reason))  # the key is used
+                return add(events.RefusalEvent(422, reason))  # the key is used
             return add(request, outcome_of=waiting)
-        case LabelsRequest(items=items):
+        case events.LabelsRequest(items=items):
             return _prepare_labels(change, items, journal, add)
-        case PredictionsRequest(items=predictions):
+        case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
-        case DecisionEvent(context=context):
+        case events.DecisionEvent(context=context):
             assert isinstance(state, NamedAgent)
             state.encode_context(context)  # or else it would wait for a reward
             host.reserve(state.n_bytes_of_decision)
-            return add(request, id=new_id(), due=due)
-        case RewardEvent():
+            return add(request, id=events.new_id(), due=due)
+        case events.RewardEvent():
             asked, answer = _find_waiting(journal, host, request)
             return answer or add(request, outcome_of=[asked])
-        case ExpiryEvent(ids=ids):
+        case events.ExpiryEvent(ids=ids):
             if isinstance(state, ClassifierState):
                 host.expect_labels(read_items(state.labels_in(request), journal.entry_of))
             return add(request, outcome_of=[journal.entry_of(id).seq for id in ids])
@@ -288,13 +274,13 @@ def _repeat_answer(journal: Journal, seq: int) -> Answer:
     if content is not None:
         return Answer(*msgspec.json.decode(content))
     event = journal.entry(seq).event
-    if isinstance(event, LabelsEvent):
+    if isinstance(event, events.LabelsEvent):
         return labels_answer(seq, event)
     return Answer(200, {"event": seq, "learned": 1})
 
 
 def _find_waiting(
-    journal: Journal, host: ModelHost, event: LabelEvent | RewardEvent
+    journal: Journal, host: ModelHost, event: LabelEvent | events.RewardEvent
 ) -> tuple[int, Answer | None]:
     """Return the event that waits for a label or reward, and the answer if it has come before.
 
@@ -315,10 +301,10 @@ def _find_waiting(
     if outcome > journal.before:
         raise TooEarlyError
     earlier = journal.entry(outcome).event
-    if isinstance(earlier, ExpiryEvent):
+    if isinstance(earlier, events.ExpiryEvent):
         over = "the model waits no longer" if what == "label" else "the default was taken"
         raise RefusedError(410, f"the {what} of {id} came too late: {over}")
-    if event not in (earlier.items if isinstance(earlier, LabelsEvent) else [earlier]):
+    if event not in (earlier.items if isinstance(earlier, events.LabelsEvent) else [earlier]):
         raise RefusedError(409, f"another {what} of {id} was learned before")
     return asked, Answer(200, {"event": outcome, "learned": 0, "already": 1})
 
@@ -351,7 +337,7 @@ def _prepare_labels(
         waiting.pop(labels[index].id, None)
         items[index] = None
         refused.append({"item": index, "status": 422, "detail": reason})
-    event = LabelsEvent(items, n_already, refused)
+    event = events.LabelsEvent(items, n_already, refused)
     if indices and not any(items) and change.key is None:
         return labels_answer(host.version, event)
     return add(event, outcome_of=waiting.values())

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -13,14 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from folklearn import __version__
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.events import (
-    Answer,
-    ChangeRequest,
-    Config,
-    DecisionEvent,
-    RefusedError,
-    RewardEvent,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, RefusedError
+from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
 
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("folklearn.service")
 
 _FREE_BYTES = 65_536  # of a request or an answer, so that small ones pass while large ones wait
+_BYTES_PER_REQUEST, _BYTES_PER_CELL = 500, 200  # as objects, while it waits
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Call:
     Attributes
     ----------
     host : `ModelHost`, where the path names a model that exists.
-    n_bytes : of the content.
+    n_bytes, n_waiting_bytes : of the content, as sent and, about, while it waits.
     n_traffic : bytes that it holds of the traffic of large requests and answers.
     """
 
@@ -50,7 +47,7 @@ class Call:
     host: Any = None
     body: Any = None
     n_bytes: int = 0
-    idempotency_key: str | None = None
+    n_waiting_bytes: int = 0
     n_traffic: int = 0
 
     def take_traffic(self, n_bytes: int) -> None:
@@ -68,9 +65,6 @@ class Call:
             self.n_traffic += n_more
 
 
-Handler = Callable[[Call], Awaitable[Any]]
-
-
 @dataclass(frozen=True)
 class Endpoint:
     """One route of the service.
@@ -79,20 +73,17 @@ class Endpoint:
     ----------
     path : with ``{name}`` for the name of a model.
     scope : that the key must have; None if no key is needed.
-    body : type of the content, None if there is none. It says whether the model must exist, must
-        be an agent, and whether an Idempotency-Key is heeded.
+    handler : None if the content is a change of a model: the writer answers, and an Idempotency-Key
+        is heeded.
+    body : type of the content, None if there is none. It says whether the model must exist, and
+        must be an agent.
     """
 
     method: str
     path: str
     scope: Any
-    handler: Handler
+    handler: Callable[[Call], Awaitable[Any]] | None
     body: Any = None
-
-    @property
-    def repeats(self) -> bool:
-        """Whether an Idempotency-Key is heeded."""
-        return self.body in get_args(ChangeRequest)
 
 
 class EndpointApp:
@@ -101,14 +92,15 @@ class EndpointApp:
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
-        self._repeats, self._has_body = endpoint.repeats, endpoint.body not in (None, Config)
-        self._is_agent = endpoint.body in (DecisionEvent, RewardEvent)
+        self._has_body = endpoint.body not in (None, events.Config)
+        self._is_agent = endpoint.body in (events.DecisionEvent, events.RewardEvent)
+        rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
+        self._rows = rows_in.get(endpoint.body)
         self._labels = endpoint.method, endpoint.path
         self._seconds = service.request_seconds.labels(*self._labels)
         self._answers: dict[int, Any] = {}  # counters by status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, and count the answer."""
         began = time.perf_counter()
         call = Call(self.service, scope["path_params"].get("name", ""), dict(scope["headers"]))
         try:
@@ -132,9 +124,10 @@ class EndpointApp:
                 what = f"on the model {name!r}" if name else "on all models of the tenant"
                 raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
         content = await read_body(receive, call.headers, service.limits.body, call)
-        call.n_bytes = len(content)
+        call.n_bytes = call.n_waiting_bytes = len(content)
+        call.n_waiting_bytes += _BYTES_PER_REQUEST + _BYTES_PER_CELL * content.count(b":")
         call.host = service.store.hosts.get((call.key.tenant, name))
-        if name and endpoint.body is not Config:
+        if name and endpoint.body is not events.Config:
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
             if self._has_body and call.host.is_agent != self._is_agent:
@@ -146,12 +139,18 @@ class EndpointApp:
                 raise RefusedError(422, f"this model {hint}")
         if self._decoder is not None:
             call.body = self._decoder.decode(content)
-        if self._repeats and (repeat_key := call.headers.get(b"idempotency-key")) is not None:
-            text = repeat_key.decode("latin-1")
-            if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
+        if self._rows:
+            n, limit = len(getattr(call.body, self._rows)), service.limits.batch
+            if not 0 < n <= limit:
+                raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
+        if endpoint.handler is not None:
+            return await endpoint.handler(call)
+        key = None
+        if (header := call.headers.get(b"idempotency-key")) is not None:
+            key = header.decode("latin-1")
+            if not (0 < len(key) <= 64 and key.isascii() and key.isprintable()):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-            call.idempotency_key = text
-        return await endpoint.handler(call)
+        return await service.writer.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
 
     def _describe_error(self, error: Exception) -> Answer:
         status, sentence = 422, str(error)
@@ -241,7 +240,6 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
 
 
 def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
-    """Raise if an answer is too long."""
     if n_bytes > limit:
         raise RefusedError(
             422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: {remedy}"
@@ -311,14 +309,14 @@ def _describe_operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str
     answers: dict[str, Any] = {
         status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
     }
-    for status in ("200", "201") if endpoint.body is Config else ("200",):
+    for status in ("200", "201") if endpoint.body is events.Config else ("200",):
         answers[status] = {"description": "Done"}
     has_name = "{name}" in endpoint.path
     operation: dict[str, Any] = {
-        "operationId": endpoint.handler.__name__,
-        "summary": (endpoint.handler.__doc__ or "").partition("\n")[0],
+        "operationId": re.sub(r"\W+", "_", f"{endpoint.method}{endpoint.path}").strip("_"),
+        "summary": ((endpoint.handler or endpoint.body).__doc__ or "").partition("\n")[0],
         "responses": answers,
-        "parameters": has_name * [_NAME] + endpoint.repeats * [_IDEMPOTENCY_KEY],
+        "parameters": has_name * [_NAME] + (endpoint.handler is None) * [_IDEMPOTENCY_KEY],
     }
     if endpoint.scope is not None:
         operation["security"] = [{"key": [endpoint.scope]}]

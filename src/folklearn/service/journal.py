@@ -185,7 +185,6 @@ class Journal:
         return None if row is None else row[0]
 
     def close(self) -> None:
-        """Close the file; everything that was committed stays."""
         self.db.close()
         if self._head is not None:
             os.close(self._head)
@@ -266,7 +265,6 @@ class Journal:
         self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
     def skip(self, seq: int, reason: str) -> None:
-        """Leave an event out of every replay."""
         self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
 
     def checkpoint(self, *, if_long: bool = False) -> None:
@@ -283,7 +281,6 @@ class Journal:
     # Reading.
 
     def models(self) -> list[ModelRow]:
-        """Return the models that are not deleted."""
         rows = self.db.execute(
             "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"
         )
@@ -299,7 +296,6 @@ class Journal:
         return self._entries(f"{where} ORDER BY seq", values)
 
     def entry(self, seq: int) -> Entry:
-        """Return an event by its number."""
         (entry,) = self._entries("seq = ?", (seq,))
         return entry
 
@@ -336,7 +332,6 @@ class Journal:
         ).fetchone()
 
     def answer(self, seq: int) -> bytes | None:
-        """Return an answer that was kept."""
         content = self.answers_to_add.get(seq)
         return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
 
@@ -350,7 +345,6 @@ class Journal:
         return [(model, UUID(bytes=id)) for model, id in rows]
 
     def n_waiting(self, model: int) -> int:
-        """Return how many predictions or decisions of a model wait."""
         return int(
             self._value("SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model)
         )
@@ -366,7 +360,6 @@ def last_committed(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:

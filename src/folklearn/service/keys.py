@@ -12,12 +12,12 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from http.cookies import CookieError, SimpleCookie
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from starlette.requests import cookie_parser
 
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.service.journal import replace_file
@@ -62,19 +62,16 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (scope in self.scopes or "admin" in self.scopes) and self.model in (None, model)
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
-        """Return whether it can be used, and if not, why."""
         if self.revoked is not None:
             return "revoked"
         return "live" if now < (self.expires or math.inf) else "expired"
 
     @property
     def can(self) -> str:
-        """Its scopes, in words."""
         return ", ".join(scope for scope in SCOPES if scope in self.scopes)
 
     @property
     def purpose(self) -> str:
-        """What it is for, in words."""
         models = "all models" if self.model is None else f"model {self.model!r}"
         return f"{self.can} on {models} of tenant {self.tenant!r}"
 
@@ -171,7 +168,6 @@ class Keys:
         return [*self._keys.values()]
 
     def live(self) -> list[Key]:
-        """Return the keys that can be used, the oldest first."""
         now = self._clock()
         return [key for key in self.all() if key.state(now) == "live"]
 
@@ -257,7 +253,6 @@ class Sessions:
         self._keys: dict[str, tuple[str, float]] = {}
 
     def begin(self, text: str) -> str:
-        """Return the token of a new session for a key."""
         if len(self._keys) >= _MAX_SESSIONS:
             del self._keys[next(iter(self._keys))]  # the oldest, which ends first anyway
         token = secrets.token_urlsafe(32)
@@ -265,7 +260,6 @@ class Sessions:
         return token
 
     def end(self, headers: dict[bytes, bytes]) -> None:
-        """Forget the session of a request."""
         self._keys.pop(_read_token(headers), None)
 
     def find(self, headers: dict[bytes, bytes], keys: Keys) -> Key | None:
@@ -275,8 +269,4 @@ class Sessions:
 
 
 def _read_token(headers: dict[bytes, bytes]) -> str:
-    try:
-        cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+    return cookie_parser(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE, "")

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,28 +24,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from folklearn import serialization
+from folklearn import bandits, serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from folklearn.service.client import Client, ServiceError
-from folklearn.service.events import (
-    Config,
-    CreateEvent,
-    DecisionEvent,
-    LabelEvent,
-    LabelsEvent,
-    ModelSize,
-    RewardEvent,
-    Row,
-)
+from folklearn.service.events import Config
 from folklearn.service.http import EndpointApp, describe_api
-from folklearn.service.journal import Entry
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
-from folklearn.service.states import ClassifierState, NamedAgent
 from folklearn.synthetic import digits
 
 TENANT = "main"
@@ -123,31 +112,30 @@ def lacks_key(folder: Path, host: str) -> bool:
 
 
 def first_key(folder: Path) -> str:
-    """Return the first key of a folder, made now."""
     return Keys(folder).create(tenant=TENANT, scopes=["admin"], note="the first key")
 
 
 def address(host: str, port: int) -> str:
-    """Return where a browser finds the service."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def compile_kernels() -> None:
     """Do once what requests do, so that none waits for a compiler."""
-    sizes, decision = ModelSize(*5 * [10**9]), Entry(0, 0, 0, DecisionEvent({"x": 1}))
-    for config, column in ((Config(), {}), (Config(roles={"text": "words"}), {"text": "a word"})):
-        rows: list[Row] = [
+    for column in ({}, {"text": "a word"}):
+        model = Model(roles=dict.fromkeys(column, "words"), windows=True)
+        model.monitor()
+        rows: list[dict[str, Any]] = [
             {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}", **column}
             for i in range(160)
         ]
-        labels = [LabelEvent("ab"[i % 2], row) for i, row in enumerate(rows)]
-        state = ClassifierState(CreateEvent(config, sizes))
-        for event in (*labels, LabelsEvent([*labels])):
-            state.apply(Entry(0, 0, 0, event), lambda id: decision)
-        state.copy_to_predict().predict_proba_one(rows[0])
-    agent = NamedAgent(["a", "b"], {"x": "number"})
-    for entry in 3 * [decision, Entry(1, 0, 0, RewardEvent(UUID(int=0), 1.0))]:
-        agent.apply(entry, lambda id: decision)
+        labels = ["ab"[i % 2] for i in range(160)]
+        for row, label in zip(rows, labels, strict=True):
+            model.learn_one(row, label)
+        model.learn_many(rows, labels)
+        model.copy_to_predict().predict_proba_one(rows[0])
+    agent = bandits.auto(n_features=1, n_actions=2, seed=0)
+    for _ in range(3):
+        agent.learn(agent.act([1.0]), 1.0)
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:

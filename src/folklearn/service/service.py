@@ -271,7 +271,6 @@ class Writer:
         return job.future
 
     def close(self) -> None:
-        """Do what is queued, write snapshots, and end."""
         with self._wake:
             self._is_closing = True
             self._wake.notify()

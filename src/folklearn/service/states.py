@@ -19,22 +19,8 @@ from folklearn.model.model import Model
 from folklearn.model.roles import DATE_PARTS
 from folklearn.readers.table import table_from_records
 from folklearn.serialization import Record, Serializable
-from folklearn.service.events import (
-    Answer,
-    CreateEvent,
-    DecisionEvent,
-    DerivedAnswer,
-    ExpiryEvent,
-    JournalEvent,
-    Label,
-    LabelEvent,
-    LabelsEvent,
-    ModelSize,
-    RefusalEvent,
-    RefusedError,
-    RewardEvent,
-    Row,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, Label, LabelEvent, ModelSize, RefusedError, Row
 from folklearn.service.journal import Entry
 from folklearn.utils import join_names
 
@@ -51,7 +37,6 @@ _NUMBER = "number"
 
 
 def measure_size(model: Model) -> ModelSize:
-    """Return the size of a model."""
     encoder, pipeline = model.encoder, model.pipeline
     n_columns, n_features = len(model.asked_roles), 0
     if encoder is not None:
@@ -76,38 +61,32 @@ def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) ->
         if not row.keys() <= roles_so_far.keys():
             new_columns |= {name: row[name] for name in row.keys() - roles_so_far.keys()}
         new_classes |= set(label if isinstance(label, dict) else (label,)) - labels.keys()
-        texts = [(name, value) for name, value in row.items() if type(value) is str]
-        n_texts.update(name for name, _ in texts)
-        n_letters += sum(len(value) for _, value in texts)
+        for name, value in row.items():
+            if type(value) is str:
+                n_texts[name] += 1
+                n_letters += len(value)
     now = measure_size(model)
     n_classes, n_columns = now.classes + len(new_classes), now.columns + len(new_columns)
-    is_sparse = encoder is not None and encoder.sparse
-    is_small = n_columns * len(items) <= _MAX_MATRIX_NUMBERS
-    if (
-        exactly
-        and encoder is not None
-        and pipeline is not None
-        and is_small
-        and (is_sparse or len(items) == 1)
-    ):
-        rows = [row for row, _ in items]
-        encoded = encoder.encode(table_from_records(rows, range(1, len(rows) + 1)))
-        n_features, n_places = len(encoder) + len(encoded.keys), 0
-        if is_sparse:
-            n_features, n_places = 0, pipeline.n_places(encoded.X)
-        n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
-        return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
+    if exactly and encoder is not None and pipeline is not None:
+        can_encode = n_columns * len(items) <= _MAX_MATRIX_NUMBERS
+        if can_encode and (encoder.sparse or len(items) == 1):
+            rows = [row for row, _ in items]
+            encoded = encoder.encode(table_from_records(rows, range(1, len(rows) + 1)))
+            n_features, n_places = len(encoder) + len(encoded.keys), 0
+            if encoder.sparse:
+                n_features, n_places = 0, pipeline.n_places(encoded.X)
+            n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
+            return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
     # Columns whose names came before, and that have no value so far.
     n_unplaced = len(roles_so_far) if encoder is None else encoder.n_unplaced
     n_dates = sum(type(v) is str and roles.of_value(v) in roles.DATES for v in new_columns.values())
     n_new = len(new_columns) + (len(DATE_PARTS) - 1) * n_dates + len(DATE_PARTS) * n_unplaced
-    n_crossed = len(model.crosses)
+    n_categories = [*n_texts.values(), *len(model.crosses) * [len(items)]]  # by column or pair
     n_features = now.features + n_new
-    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_texts.values())
-    n_features += n_crossed * min(len(items), _MAX_CATEGORY_FEATURES)
+    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_categories)
+    n_places = now.places + 1 + n_cells + n_new + len(model.crosses) * len(items) + len(n_texts)
     # A word has two letters and one between it and the next, which is a pair of words too.
-    n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
-    n_places += len(n_texts)
+    n_places += 2 * n_letters // 3
     if encoder is not None:
         n_places += encoder.n_numbers  # a number that was always the same has no weight yet
         n_features, n_places = (0, n_places) if encoder.sparse else (n_features, 0)
@@ -146,31 +125,22 @@ def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> str | 
 class ClassifierState:
     """A `folklearn.Model` that learns from events: a new one, that of a file, or of a record."""
 
-    def __init__(self, created: CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
         config = created.config
         if record is None and created.file is not None:
             record = serialization.of_bytes(created.file)
         if len(config.classes) > created.limits.classes:
             raise RefusedError(422, f"a model may have {created.limits.classes} classes")
-        settings: dict[str, Any] = dict(config.settings)
-        model: Any = (
-            serialization.revive(record)
-            if record is not None
-            else Model(
-                config.learner,
-                roles=config.roles,
-                crosses=config.crosses,
-                classes=config.classes,
-                class_weight=config.class_weight,
-                windows=config.windows,
-                **settings,
-            )
-        )
-        if not isinstance(model, Model):
-            raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
-        self.model, self.created = model, created
-        self.to_record, self.copy_to_predict = model.to_record, model.copy_to_predict
-        model.monitor()
+        if record is None:
+            names = ("roles", "crosses", "classes", "class_weight", "windows")
+            options: dict[str, Any] = {name: getattr(config, name) for name in names}
+            settings: dict[str, Any] = config.settings
+            self.model = Model(config.learner, **options, **settings)
+        else:
+            self.model = Model.from_record(record)
+        self.created = created
+        self.to_record, self.copy_to_predict = self.model.to_record, self.model.copy_to_predict
+        self.model.monitor()
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
@@ -184,23 +154,22 @@ class ClassifierState:
                 else:
                     pending = PendingPrediction(row, np.array(asked.p), asked.unseen)
                     self.model.tell(pending, label, weight=weight)
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case LabelsEvent() as labels:
+                return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case events.LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
-            case RefusalEvent(status=status, detail=detail):
+            case events.RefusalEvent(status=status, detail=detail):
                 raise RefusedError(status, detail)
-            case ExpiryEvent() as expiry:
+            case events.ExpiryEvent() as expiry:
                 self._learn_together(self.labels_in(expiry), find)
         return Answer(200, {"event": entry.seq})
 
-    def labels_in(self, event: JournalEvent) -> Sequence[LabelEvent | None]:
-        """Return the labels that an event teaches."""
+    def labels_in(self, event: events.JournalEvent) -> Sequence[LabelEvent | None]:
         match event:
             case LabelEvent() as label:
                 return [label]
-            case LabelsEvent(items=items):
+            case events.LabelsEvent(items=items):
                 return items
-            case ExpiryEvent(ids=ids) if self.created.config.default is not None:
+            case events.ExpiryEvent(ids=ids) if self.created.config.default is not None:
                 return [LabelEvent(self.created.config.default, id=id) for id in ids]
         return []
 
@@ -269,7 +238,6 @@ class ClassifierState:
         return n_bytes
 
     def numbers(self) -> dict[str, Any]:
-        """Return how the model does."""
         model, n = self.model, self.model.n_rounds
         return {
             "kind": "classifier",
@@ -290,7 +258,7 @@ def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Ite
     ]
 
 
-def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[Any] = ()) -> Answer:
+def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] = ()) -> Answer:
     """Return the answer to labels that were learned, but for those refused now."""
     n_learned = len(labels.items) - labels.items.count(None) - len(refused)
     body: dict[str, Any] = {"event": seq, "learned": n_learned}
@@ -298,21 +266,15 @@ def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[Any] = ()) ->
         body["already"] = labels.already
     if labels.refused or refused:
         body["refused"] = [*labels.refused, *refused]
-    return Answer(200, body) if refused else DerivedAnswer(200, body)
+    return Answer(200, body) if refused else events.DerivedAnswer(200, body)
 
 
 class NamedAgent(Serializable):
     """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
 
-    The state of a model of the service: it changes by events, and by nothing else. A decision is
+    `context` has by name, or in pairs with it, "number" or the list of the values of a category;
+    `default` is the reward of a decision that expires: without one it is dropped. A decision is
     known by the number of its event.
-
-    Parameters
-    ----------
-    actions : their names, at least two.
-    context : by name, or in pairs with it, "number" or the list of the values of a category.
-    default : the reward of a decision that expires; without one it is dropped.
-    seed : of the draws.
     """
 
     PARAMS = ("actions", "context", "default", "seed")
@@ -362,7 +324,7 @@ class NamedAgent(Serializable):
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case DecisionEvent(context=context):
+            case events.DecisionEvent(context=context):
                 decision = self.agent.act(self.encode_context(context))
                 self._numbers[entry.seq] = decision.id
                 if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
@@ -370,7 +332,7 @@ class NamedAgent(Serializable):
                 action = self.actions[decision.action]
                 body = {"action": action, "propensity": decision.propensity}
                 return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
-            case RewardEvent(id=id, reward=reward):
+            case events.RewardEvent(id=id, reward=reward):
                 number = find(id).seq
                 if number not in self._numbers:
                     raise InvalidInputError("nothing waits for this reward any more")
@@ -379,8 +341,8 @@ class NamedAgent(Serializable):
                 del self._numbers[number]
                 self._n_rewards[chosen] += 1
                 self._rewards[chosen] += reward
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case ExpiryEvent(ids=ids):
+                return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case events.ExpiryEvent(ids=ids):
                 for number in [find(id).seq for id in ids]:
                     if number in self._numbers:
                         self.agent.expire(self._numbers.pop(number))
@@ -390,7 +352,6 @@ class NamedAgent(Serializable):
         """Return nothing: a decision changes the agent."""
 
     def numbers(self) -> dict[str, Any]:
-        """Return decisions, rewards learned and their average."""
         n = int(self._n_rewards.sum())
         return {
             "kind": "agent",
@@ -403,16 +364,14 @@ class NamedAgent(Serializable):
         }
 
     def table(self) -> list[tuple[str, int, float | None]]:
-        """Return (action, number of rewards, their average) of every action."""
         pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
         return [(name, n, total / n if n else None) for name, n, total in pairs]
 
     @property
     def n_bytes(self) -> int:
         """Approximate memory, with the decisions that wait."""
-        n_actions, n_numbers = len(self.actions), len(self._places)
-        waiting = len(self._numbers) * self.n_bytes_of_decision
-        return 8 * n_actions * (n_numbers + 1) ** 2 + waiting
+        n_waiting = len(self._numbers) * self.n_bytes_of_decision
+        return 8 * len(self.actions) * (len(self._places) + 1) ** 2 + n_waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
@@ -440,10 +399,8 @@ class NamedAgent(Serializable):
         return x
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
-        pairs = np.array(list(self._numbers.items()), np.int64).reshape(-1, 2)
-        record.arrays["numbers"] = pairs
+        record.arrays["numbers"] = np.array([*self._numbers.items()], np.int64).reshape(-1, 2)
         return record
 
     def _restore(self, record: Record) -> None:
@@ -454,7 +411,7 @@ class NamedAgent(Serializable):
 ModelState = ClassifierState | NamedAgent
 
 
-def restore_state(created: CreateEvent, record: Record | None = None) -> ModelState:
+def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
     """Return the state that a model begins with, or a later one from its record."""
     config = created.config
     if not config.actions:

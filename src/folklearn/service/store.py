@@ -27,17 +27,8 @@ from threadpoolctl import threadpool_limits
 from folklearn import serialization
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
-from folklearn.service.events import (
-    Answer,
-    Config,
-    CreateEvent,
-    DeleteEvent,
-    DerivedAnswer,
-    ExpiryEvent,
-    ModelSize,
-    PredictionEvent,
-    RefusedError,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import (
     START_FACTOR,
     Change,
@@ -121,7 +112,6 @@ class ModelStore:
         self.abandon()
 
     def abandon(self) -> None:
-        """Release the folder as it is."""
         self._resources.close()
 
     def models(self, tenant: str | None = None) -> list[ModelHost]:
@@ -161,7 +151,7 @@ class ModelStore:
 
     def _restore(
         self, row: ModelRow, below: int | None = None
-    ) -> tuple[CreateEvent, ModelState, Entry]:
+    ) -> tuple[events.CreateEvent, ModelState, Entry]:
         """Return first event, state and last event of a model from its newest good snapshot.
 
         With `below`, from the newest good one before that event.
@@ -234,7 +224,7 @@ class ModelStore:
                 answer = self._skip(host, entry, error)
         host.version, host.changed = entry.seq, entry.time
         host.replay_seconds += time.perf_counter() - began
-        if not isinstance(answer, DerivedAnswer):
+        if not isinstance(answer, events.DerivedAnswer):
             self._note_outcome(host, entry, answer)
         return answer
 
@@ -273,8 +263,8 @@ class ModelStore:
             raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
         n_numbers = _check_config(config, limits)
         self.memory.check(tenant, 8 * n_numbers + 2 * len(file or b""))
-        size = ModelSize(*(getattr(limits, field) for field in ModelSize._fields))
-        event = CreateEvent(config, size, file)
+        size = events.ModelSize(*(getattr(limits, field) for field in events.ModelSize._fields))
+        event = events.CreateEvent(config, size, file)
         try:
             state = restore_state(event)
         except (FolklearnError, TypeError) as error:
@@ -291,7 +281,7 @@ class ModelStore:
         if self.hosts.get((row.tenant, row.name)) is not host:
             raise RefusedError(404, f"the model {row.name} was deleted")
         with self.journal.transaction():
-            entry = self.journal.add(row.number, self.clock(), DeleteEvent())
+            entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
         del self.hosts[row.tenant, row.name]
         return Answer(200, {"event": entry.seq})
@@ -305,7 +295,7 @@ class ModelStore:
             late.setdefault(number, []).append(id)
         hosts = [host for host in self.models() if host.number in late]
         if hosts:
-            self.write([Change(host, ExpiryEvent(late[host.number])) for host in hosts])
+            self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
     def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
         """Write the state of a model into a file, by a thread of the pool if there is one.
@@ -373,16 +363,16 @@ def _skipped_answer(reason: str) -> Answer:
 
 def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
     """Return the digest of a model at a version, and how many predictions came out the same."""
-    predictions: dict[int, list[PredictionEvent]] = {}  # by the version that they used
+    predictions: dict[int, list[events.PredictionEvent]] = {}  # by the version that they used
     n_events = n_predictions = n_different = 0
     with closing(Journal(folder, read_only=True)) as journal, threadpool_limits(1, user_api="blas"):
         for entry in journal.entries(upto=version, model=number):
-            if isinstance(entry.event, PredictionEvent):
+            if isinstance(entry.event, events.PredictionEvent):
                 predictions.setdefault(entry.event.version, []).append(entry.event)
         state: Any = None
         for entry in journal.entries(upto=version, model=number):
             n_events += 1
-            if isinstance(entry.event, CreateEvent):
+            if isinstance(entry.event, events.CreateEvent):
                 state = restore_state(entry.event)
             elif entry.skipped is None:
                 with suppress(FolklearnError):  # refused again, which changes nothing
