@@ -8,6 +8,8 @@ of an event in the journal.
 
 import os
 import time
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
@@ -29,13 +31,7 @@ class DerivedAnswer(Answer):
 
 
 class RefusedError(FolklearnError):
-    """A request that is not done; nothing has changed.
-
-    Attributes
-    ----------
-    status : of HTTP.
-    retry_after : seconds after which a repetition may succeed, None if it cannot.
-    """
+    """A request that is not done; with `retry_after` a repetition after so many seconds may be."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
         super().__init__(sentence)
@@ -43,7 +39,6 @@ class RefusedError(FolklearnError):
 
     @property
     def answer(self) -> Answer:
-        """The refusal as an answer."""
         body: dict[str, Any] = {"status": self.status, "detail": str(self)}
         if self.retry_after is not None:
             body["retry_after"] = self.retry_after
@@ -52,8 +47,8 @@ class RefusedError(FolklearnError):
 
 # The limits of lengths may be raised and never lowered: journals are read with these types.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Cell = str | Int64 | float | bool | None
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LETTERS)]
+_ClassName = Annotated[str, msgspec.Meta(max_length=MAX_LABEL_LETTERS)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LETTERS)]
 Row = dict[_Name, _Text | Int64 | float | bool | None]
 _LabelText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LABEL_LETTERS)]
@@ -78,20 +73,17 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """
 
     learner: str = "auto"
-    roles: dict[str, str] = {}
-    crosses: list[tuple[str, str]] = []
-    classes: list[str | Int64 | float | bool] = []
-    class_weight: dict[str, float] | None = None
-    settings: dict[str, Cell] = {}
+    roles: dict[_Name, str] = {}
+    crosses: list[tuple[_Name, _Name]] = []
+    classes: list[_ClassName | Int64 | float | bool] = []
+    class_weight: dict[_ClassName, float] | None = None
+    settings: dict[str, str | Int64 | float | bool | None] = {}
     windows: bool = True
     wait: _Seconds | None = None
-    default: Cell = None
-    actions: list[str] = []
-    context: dict[str, str | list[str]] = {}
+    default: _ClassName | Int64 | float | bool | None = None
+    actions: list[_Name] = []
+    context: dict[_Name, str | list[_Name]] = {}
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-
-
-# Requests that are not events.
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -113,9 +105,6 @@ class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     rows: list[Row]
     remember: bool = False
     at_least: int = 0
-
-
-# Events.
 
 
 class JournalEvent(
@@ -220,23 +209,12 @@ class DeleteEvent(JournalEvent, frozen=True, tag="deleted"):
     """The last event of a model."""
 
 
-AnyEvent = (
-    CreateEvent
-    | PredictionEvent
-    | LabelEvent
-    | LabelsEvent
-    | RefusalEvent
-    | DecisionEvent
-    | RewardEvent
-    | ExpiryEvent
-    | DeleteEvent
-)
 ChangeRequest = (
     PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
 )
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decoder = msgspec.msgpack.Decoder(AnyEvent)
+_decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__()))
 
 
 def decode_event(content: bytes) -> Any:

@@ -11,45 +11,33 @@ from uuid import UUID
 import msgspec
 
 from folklearn.errors import FolklearnError
-from folklearn.service import events
+from folklearn.service import events, states
 from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
 from folklearn.service.journal import Entry, Journal, ModelRow
-from folklearn.service.states import (
-    ClassifierState,
-    FindEntry,
-    Item,
-    ModelState,
-    NamedAgent,
-    labels_answer,
-    read_items,
-)
+from folklearn.service.states import ClassifierState, FindEntry, Item, ModelState, NamedAgent
 
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
-# Times the memory limit that a start may take: a model is now larger, now smaller, and bounds of
-# what events may add are not tight. What is left of it is for all but the largest.
-START_FACTOR, _OTHERS_START_FACTOR = 2.0, 3.0
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
 _PUBLISH_INTERVAL_FACTOR = 5.0  # times its cost that must lie between two publications
 
 
 class PublishedModel:
-    """Immutable copy of a model at a version; of an agent there is none.
-
-    `n_bytes_of_answer` is an upper bound on the prediction of one row as JSON.
-    """
+    """Immutable copy of a model at a version; of an agent there is none."""
 
     def __init__(self, version: int, model: Any) -> None:
         self.version, self.model = version, model
         self.labels = () if model is None else model.labels
+        # An upper bound on the prediction of one row as JSON.
         self.n_bytes_of_answer = 2 * len(msgspec.json.encode(self.labels))
         self.n_bytes_of_answer += _BYTES_PER_PREDICTED_LABEL * (1 + len(self.labels))
 
 
 class Memory:
-    """Bytes that all models of a folder and their published copies take, against a limit.
+    """Bytes that models, by tenant and name, and their published copies take, against a limit."""
 
-    `hosts` are the models by tenant and name.
-    """
+    # Times the limit that a start may take: a model is now larger, now smaller, and bounds of what
+    # events may add are not tight. What is left of it is for all but the largest.
+    START_FACTOR, OTHERS_START_FACTOR = 2.0, 3.0
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -62,7 +50,6 @@ class Memory:
         return sum(host.n_bytes + host.n_coming + host.n_pending for host in hosts)
 
     def has_room(self, n_more: int, factor: float = 1.0) -> bool:
-        """Tell whether n_more bytes are within the limit times a factor."""
         if self.n_bytes + n_more > factor * self.limit:
             for host in self.hosts.values():
                 if host.n_coming:
@@ -111,12 +98,7 @@ class ModelHost:
     """
 
     def __init__(
-        self,
-        row: ModelRow,
-        created: CreateEvent,
-        state: ModelState,
-        last: Entry,
-        memory: Memory,
+        self, row: ModelRow, created: CreateEvent, state: ModelState, last: Entry, memory: Memory
     ) -> None:
         self.row, self.number = row, row.number
         self.created, self.config = created, created.config
@@ -153,7 +135,6 @@ class ModelHost:
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
 
     def reserve(self, n_bytes: int) -> None:
-        """Count bytes that an event may add; raise if there is no room for them."""
         self.memory.check(self.row.tenant, n_bytes)
         self.n_pending += n_bytes
 
@@ -188,13 +169,13 @@ class ModelHost:
         """Tell whether a replay may apply an event; reserve what it may add."""
         if not isinstance(self.state, ClassifierState):
             return True
-        items = read_items(self.state.labels_in(entry.event), find)
+        memory, items = self.memory, states.read_items(self.state.labels_in(entry.event), find)
         for exactly in (False, True):
             with suppress(FolklearnError):  # which is refused again
                 n_more = _N_COPIES * self.state.count_bytes_added(items, exactly=exactly)
-                is_largest = self.memory.largest in (None, self)
-                factor = START_FACTOR if is_largest else _OTHERS_START_FACTOR
-                if not n_more or self.memory.has_room(n_more, factor):
+                is_largest = memory.largest in (None, self)
+                factor = memory.START_FACTOR if is_largest else memory.OTHERS_START_FACTOR
+                if not n_more or memory.has_room(n_more, factor):
                     self.n_coming += n_more
                     return True
         return False
@@ -208,15 +189,11 @@ class Change(NamedTuple):
     key: str | None = None
 
 
-Prepared = Entry | Answer
-AddEvent = Callable[..., Entry]  # to the journal
-
-
 class TooEarlyError(Exception):
     """The event of a change depends on the outcome of events that are not yet applied."""
 
 
-def prepare(change: Change, journal: Journal, now: int) -> Prepared:
+def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
     """Add the event of a change to the journal; or add nothing, and answer or refuse."""
     host, request, key = change
     digest = None
@@ -262,12 +239,11 @@ def prepare(change: Change, journal: Journal, now: int) -> Prepared:
             return answer or add(request, outcome_of=[asked])
         case events.ExpiryEvent(ids=ids):
             if isinstance(state, ClassifierState):
-                host.expect_labels(read_items(state.labels_in(request), journal.entry_of))
+                host.expect_labels(states.read_items(state.labels_in(request), journal.entry_of))
             return add(request, outcome_of=[journal.entry_of(id).seq for id in ids])
 
 
 def _repeat_answer(journal: Journal, seq: int) -> Answer:
-    """Return the answer that was given to an event before."""
     if seq > journal.before:
         raise TooEarlyError
     content = journal.answer(seq)
@@ -275,7 +251,7 @@ def _repeat_answer(journal: Journal, seq: int) -> Answer:
         return Answer(*msgspec.json.decode(content))
     event = journal.entry(seq).event
     if isinstance(event, events.LabelsEvent):
-        return labels_answer(seq, event)
+        return states.labels_answer(seq, event)
     return Answer(200, {"event": seq, "learned": 1})
 
 
@@ -310,8 +286,8 @@ def _find_waiting(
 
 
 def _prepare_labels(
-    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: AddEvent
-) -> Prepared:
+    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: Callable[..., Entry]
+) -> Entry | Answer:
     """Keep the labels that can be learned; those learned before are counted, others refused."""
     host = change.host
     items: list[LabelEvent | None] = [*labels]
@@ -332,12 +308,12 @@ def _prepare_labels(
             items[index] = None
             refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
-    for at, reason in host.expect_labels(read_items(items, journal.entry_of)).items():
+    for at, reason in host.expect_labels(states.read_items(items, journal.entry_of)).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)
         items[index] = None
         refused.append({"item": index, "status": 422, "detail": reason})
     event = events.LabelsEvent(items, n_already, refused)
     if indices and not any(items) and change.key is None:
-        return labels_answer(host.version, event)
+        return states.labels_answer(host.version, event)
     return add(event, outcome_of=waiting.values())

@@ -31,24 +31,17 @@ _BYTES_PER_REQUEST, _BYTES_PER_CELL = 500, 200  # as objects, while it waits
 
 @dataclass
 class Call:
-    """A request, with what becomes known of it: its key, its model, its content.
-
-    Attributes
-    ----------
-    host : `ModelHost`, where the path names a model that exists.
-    n_bytes, n_waiting_bytes : of the content, as sent and, about, while it waits.
-    n_traffic : bytes that it holds of the traffic of large requests and answers.
-    """
+    """A request, with what becomes known of it: its key, its model, its content."""
 
     service: "Service"
     name: str
     headers: dict[bytes, bytes]
     key: Key = NO_KEY
-    host: Any = None
+    host: Any = None  # `ModelHost`, where the path names a model that exists
     body: Any = None
-    n_bytes: int = 0
-    n_waiting_bytes: int = 0
-    n_traffic: int = 0
+    n_bytes: int = 0  # of the content
+    n_waiting_bytes: int = 0  # of it while it waits, about
+    n_traffic: int = 0  # bytes that it holds of the traffic of large requests and answers
 
     def take_traffic(self, n_bytes: int) -> None:
         """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
@@ -69,26 +62,18 @@ class Call:
 class Endpoint:
     """One route of the service.
 
-    Attributes
-    ----------
-    path : with ``{name}`` for the name of a model.
-    scope : that the key must have; None if no key is needed.
-    handler : None if the content is a change of a model: the writer answers, and an Idempotency-Key
-        is heeded.
-    body : type of the content, None if there is none. It says whether the model must exist, and
-        must be an agent.
+    Without a handler its content is a change of a model: the writer answers it, and an
+    Idempotency-Key is heeded.
     """
 
     method: str
-    path: str
-    scope: Any
+    path: str  # with {name} for the name of a model
+    scope: Any  # that the key must have; None if no key is needed
     handler: Callable[[Call], Awaitable[Any]] | None
-    body: Any = None
+    body: Any = None  # type of the content, by which the model must exist, and be an agent
 
 
 class EndpointApp:
-    """An endpoint as an application of ASGI."""
-
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
@@ -175,7 +160,6 @@ class EndpointApp:
 async def read_body(
     receive: Receive, headers: dict[bytes, bytes], limit: int, call: Call | None = None
 ) -> bytearray:
-    """Return the content of a request; raise if it has more than limit bytes."""
     stated = headers.get(b"content-length", b"0")
     n_stated = int(stated) if stated.isdigit() else limit + 1
     content, has_more = bytearray(), True
@@ -280,7 +264,6 @@ _IDEMPOTENCY_KEY = {
 
 
 def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI document as plain data."""
     types = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
@@ -289,9 +272,26 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         if component["properties"].pop("type", None) is not None:
             component["required"].remove("type")
     by_type = dict(zip(types, schemas, strict=True))
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
-        operation = _describe_operation(endpoint, by_type)
+        answers: dict[str, Any] = {
+            status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
+        }
+        for status in ("200", "201") if endpoint.body is events.Config else ("200",):
+            answers[status] = {"description": "Done"}
+        has_name, is_change = "{name}" in endpoint.path, endpoint.handler is None
+        operation: dict[str, Any] = {
+            "operationId": re.sub(r"\W+", "_", f"{endpoint.method}{endpoint.path}").strip("_"),
+            "summary": ((endpoint.handler or endpoint.body).__doc__ or "").partition("\n")[0],
+            "responses": answers,
+            "parameters": has_name * [_NAME] + is_change * [_IDEMPOTENCY_KEY],
+        }
+        if endpoint.scope is not None:
+            operation["security"] = [{"key": [endpoint.scope]}]
+        if endpoint.body is not None:
+            content = {"application/json": {"schema": by_type[endpoint.body]}}
+            operation["requestBody"] = {"required": True, "content": content}
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -302,25 +302,3 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _describe_operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    answers: dict[str, Any] = {
-        status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
-    }
-    for status in ("200", "201") if endpoint.body is events.Config else ("200",):
-        answers[status] = {"description": "Done"}
-    has_name = "{name}" in endpoint.path
-    operation: dict[str, Any] = {
-        "operationId": re.sub(r"\W+", "_", f"{endpoint.method}{endpoint.path}").strip("_"),
-        "summary": ((endpoint.handler or endpoint.body).__doc__ or "").partition("\n")[0],
-        "responses": answers,
-        "parameters": has_name * [_NAME] + (endpoint.handler is None) * [_IDEMPOTENCY_KEY],
-    }
-    if endpoint.scope is not None:
-        operation["security"] = [{"key": [endpoint.scope]}]
-    if endpoint.body is not None:
-        content = {"application/json": {"schema": schemas[endpoint.body]}}
-        operation["requestBody"] = {"required": True, "content": content}
-    return operation

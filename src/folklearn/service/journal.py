@@ -51,22 +51,15 @@ CREATE INDEX asked_open ON asked (model) WHERE told IS NULL;
 
 
 class Entry(NamedTuple):
-    """An event with its number in the journal.
-
-    Attributes
-    ----------
-    time : milliseconds since 1970.
-    id : issued with the event, for a label or reward that comes later.
-    skipped : why it is left out of every replay, None if it is not.
-    """
+    """An event with its number in the journal."""
 
     seq: int
     model: int
-    time: int
+    time: int  # milliseconds since 1970
     event: Any
-    id: UUID | None = None
+    id: UUID | None = None  # issued with the event, for a label or reward that comes later
     has_key: bool = False
-    skipped: str | None = None
+    skipped: str | None = None  # why it is left out of every replay
 
 
 class ModelRow(NamedTuple):
@@ -76,18 +69,6 @@ class ModelRow(NamedTuple):
     tenant: str
     name: str
     first: int
-
-
-@contextmanager
-def name_damaged_file(folder: Path) -> Iterator[None]:
-    """Turn errors of SQLite into one that names the file."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise StateFileError(
-            f"{folder / NAME} cannot be used: {error}. If the disk is well it is damaged: restore "
-            "it from a backup"
-        ) from None
 
 
 def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
@@ -103,7 +84,6 @@ def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
 
 
 def reserve_checksums(db: apsw.Connection) -> None:
-    """Let the pages of an empty database carry checksums."""
     reserved = ctypes.c_int(_CHECKSUM_BYTES)
     db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
 
@@ -129,10 +109,10 @@ class Journal:
         if committed and not file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
-        with name_damaged_file(folder):
+        with self.name_damaged_file():
             self.db = open_database(folder / NAME, read_only=read_only)
         try:
-            with name_damaged_file(folder):
+            with self.name_damaged_file():
                 self._open(read_only, committed)
                 if not read_only:
                     # After a sync that failed the WAL may be in memory alone, although it looks
@@ -141,9 +121,8 @@ class Journal:
                 # SQLite fills a page that is cut off with zeros, and checks no checksum then. What
                 # was read so far is read again, now that the checkpoint has made it whole.
                 self.db.release_memory()
-                if not file_size(self._wal) and file_size(folder / NAME) % self.db.pragma(
-                    "page_size"
-                ):
+                n_cut_off = file_size(folder / NAME) % self.db.pragma("page_size")
+                if n_cut_off and not file_size(self._wal):
                     raise StateFileError(
                         f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
                     )
@@ -184,12 +163,21 @@ class Journal:
         row = self.db.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
+    @contextmanager
+    def name_damaged_file(self) -> Iterator[None]:
+        """Turn errors of SQLite into one that names the file."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise StateFileError(
+                f"{self.folder / NAME} cannot be used: {error}. If the disk is well it is damaged: "
+                "restore it from a backup"
+            ) from None
+
     def close(self) -> None:
         self.db.close()
         if self._head is not None:
             os.close(self._head)
-
-    # Writing.
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -252,7 +240,6 @@ class Journal:
         return Entry(self.last, model, time, event, id, key is not None)
 
     def add_model(self, tenant: str, name: str) -> int:
-        """Open a model whose first event comes next; return its number."""
         number: int = 1 + self._value("SELECT coalesce(max(number), 0) FROM model")
         self.db.execute(
             "INSERT INTO model VALUES (?, ?, ?, ?, NULL)", (number, tenant, name, self.last + 1)
@@ -260,7 +247,6 @@ class Journal:
         return number
 
     def end_model(self, number: int, seq: int) -> None:
-        """Close a model with its last event; its name is free again, and nothing waits."""
         self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
         self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
@@ -278,8 +264,6 @@ class Journal:
         sys.audit("folklearn.after_checkpoint")
         self._max_wal_bytes = file_size(self._wal) + _MAX_WAL_BYTES
 
-    # Reading.
-
     def models(self) -> list[ModelRow]:
         rows = self.db.execute(
             "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"
@@ -289,7 +273,6 @@ class Journal:
     def entries(
         self, *, after: int = 0, upto: int | None = None, model: int | None = None
     ) -> Iterator[Entry]:
-        """Yield events in order, those of one model if it is named."""
         where, values = "seq > ? AND seq <= ?", [after, self.last if upto is None else upto]
         if model is not None:
             where, values = f"{where} AND model = ?", [*values, model]
@@ -300,7 +283,6 @@ class Journal:
         return entry
 
     def entry_of(self, id: UUID) -> Entry:
-        """Return the event with which an id was issued."""
         (entry,) = self._entries("id = ?", (id.bytes,))
         return entry
 
@@ -318,7 +300,6 @@ class Journal:
         return bool(self._value(found, model, seq, time))
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
-        """Return the event that came with an Idempotency-Key, and the digest of its request."""
         return self.db.execute(
             "SELECT seq, digest FROM event WHERE model = ? AND key = ?", (model, key)
         ).fetchone()
@@ -336,7 +317,6 @@ class Journal:
         return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
 
     def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
-        """Return (model, id) of what has waited too long."""
         rows = self.db.execute(
             "SELECT asked.model, id FROM asked JOIN event USING (seq) "
             "WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
@@ -345,9 +325,8 @@ class Journal:
         return [(model, UUID(bytes=id)) for model, id in rows]
 
     def n_waiting(self, model: int) -> int:
-        return int(
-            self._value("SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model)
-        )
+        count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"
+        return int(self._value(count, model))
 
 
 def last_committed(folder: Path) -> int:
@@ -381,7 +360,6 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

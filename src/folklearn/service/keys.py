@@ -37,20 +37,12 @@ _MAX_LIFETIME_SECONDS = 100 * 365 * 86400
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key without its secret; times are seconds since 1970.
-
-    Attributes
-    ----------
-    digest : SHA-256 of its text. The secret has 258 random bits: a slow hash would gain nothing.
-    model : the only model that it allows something on, None for all of the tenant.
-    scopes : operations that it allows.
-    expires, revoked : when it ends and when it was revoked, None for never.
-    """
+    """A key without its secret; times are seconds since 1970, None is never."""
 
     id: str
-    digest: bytes
+    digest: bytes  # SHA-256: the secret has 258 random bits, a slow hash would gain nothing
     tenant: str
-    model: str | None
+    model: str | None  # the only one that it allows something on, None for all of the tenant
     scopes: frozenset[Scope]
     note: str
     created: int
@@ -91,10 +83,6 @@ class Keys:
 
     Several processes may use the same folder: a change by one is effective in the others within a
     second. Nothing is written before the first key is created, not even the folder.
-
-    Parameters
-    ----------
-    clock : returns seconds since 1970.
     """
 
     def __init__(
@@ -151,7 +139,6 @@ class Keys:
         return text
 
     def find(self, text: str) -> Key | None:
-        """Return the live key of this text, None if there is none."""
         now = self._clock()
         if abs(now - self._refreshed) >= _REFRESH_SECONDS:  # a clock may be set back
             self._refreshed = now
@@ -163,7 +150,6 @@ class Keys:
         return key if is_same and is_live else None
 
     def all(self) -> list[Key]:
-        """Return all keys, also expired and revoked ones, the oldest first."""
         self._refresh()
         return [*self._keys.values()]
 
@@ -172,7 +158,6 @@ class Keys:
         return [key for key in self.all() if key.state(now) == "live"]
 
     def revoke(self, id: str) -> None:
-        """Revoke a key; one that was revoked before stays as it is."""
         if id not in (ids := [key.id for key in self.all()]):
             # The id is not shown: it may be a whole key, which must not be logged.
             raise InvalidInputError(
@@ -185,7 +170,6 @@ class Keys:
                 self._keys[id] = msgspec.structs.replace(key, revoked=int(self._clock()))
 
     def _refresh(self) -> None:
-        """Read the file, which is replaced as a whole when it changes."""
         try:
             file = msgspec.json.decode(self._path.read_bytes(), type=_KeyFile)
             if file.version > _VERSION:
@@ -220,7 +204,6 @@ class Keys:
 
 
 def is_well_formed(text: str) -> bool:
-    """Tell whether a text has the form and the checksum of a key."""
     match = _FORM.fullmatch(text)
     return match is not None and match[2] == _checksum(match[1])
 
@@ -263,7 +246,6 @@ class Sessions:
         self._keys.pop(_read_token(headers), None)
 
     def find(self, headers: dict[bytes, bytes], keys: Keys) -> Key | None:
-        """Return the live key of the session that a request names, if any."""
         text, until = self._keys.get(_read_token(headers), ("", 0.0))
         return keys.find(text) if text and until > time.monotonic() else None
 

@@ -74,7 +74,6 @@ class Limits:
     )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return every limit: its name, amount, unit, what it bounds, and the answer beyond it."""
         return [
             {"name": field.name, "limit": getattr(self, field.name), **field.metadata}
             for field in dataclasses.fields(self)
@@ -87,7 +86,6 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES: tuple[Scope, ...] = ("predict", "learn", "read")  # of a key
 
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def check_name(what: str, name: str) -> None:
@@ -98,7 +96,7 @@ def check_name(what: str, name: str) -> None:
     Traceback (most recent call last):
     folklearn.errors.InvalidInputError: model '../etc' must be 1 to 63 of a-z, 0-9, _ and -, ...
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise InvalidInputError(
             f"{what} {name!r} must be 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or a "
             "digit"

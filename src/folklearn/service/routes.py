@@ -24,9 +24,6 @@ _WATCH_SECONDS = 1.0  # between messages
 Json = dict[str, Any]  # the content of an answer with status 200
 
 
-# Health, limits and models.
-
-
 async def live(call: Call) -> Json:
     """Tell whether the process runs."""
     return {"status": "live"}
@@ -65,9 +62,6 @@ async def models(call: Call) -> Json:
     return {"models": await call.service.numbers(hosts)}
 
 
-# One model.
-
-
 async def create(call: Call) -> Any:
     """Create a model; the same request again changes nothing."""
     check_name("model", call.name)
@@ -101,9 +95,6 @@ async def predict_many(call: Call) -> Json:
     """Predict rows together, all from the same version."""
     published, predictions, _ = await _predict(call, call.body.rows, call.body.remember)
     return {"version": published.version, "predictions": predictions}
-
-
-# Reports on a model.
 
 
 async def certificate(call: Call) -> Json:
@@ -196,9 +187,6 @@ async def _messages(call: Call) -> AsyncIterator[bytes]:
         else:
             yield b": nothing new\n\n"
         await asyncio.sleep(_WATCH_SECONDS)
-
-
-# Helpers.
 
 
 async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:

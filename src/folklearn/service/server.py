@@ -60,9 +60,7 @@ def application(service: Service) -> ASGIApp:
     routes += [Route(one.path, app, methods=[one.method]) for one, app in apps.items()]
     routes.append(Route("/v1/openapi.json", openapi))
     starlette = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _answer_without_route},
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _answer_without_route}
     )
     # Routes of one model are found by name, not by trying one pattern after the other.
     prefix, _, _ = MODEL.partition("{")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 import apsw
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -36,24 +36,11 @@ _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
 _DEFAULT_JOB_BYTES = 500
 IO_ERROR = 74  # exit code
-_MAX_COPIES = 8  # of models, kept for the next report
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
 class Service:
-    """Everything that requests to a folder need.
-
-    Parameters
-    ----------
-    folder : of journal, keys and snapshots; it is recovered before this returns.
-    limits : see `Limits`.
-
-    Attributes
-    ----------
-    verified : last results of `verify`, by model.
-    request_seconds, answers : counters for Prometheus.
-    n_traffic_bytes : of large requests and answers under way, over all clients.
-    """
+    """Everything that requests to a folder need; the folder is recovered before this returns."""
 
     def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.folder, self.limits = folder, limits or Limits()
@@ -72,12 +59,11 @@ class Service:
         self.answers = Counter(
             "folklearn_requests", "Answers by status", labels, registry=self.registry
         )
-        self.n_traffic_bytes = 0
-        self._copies: dict[int, tuple[int, ModelState]] = {}
-        # Bytes of copies that are still referred to.
-        self._sizes: WeakKeyDictionary[ModelState, int] = WeakKeyDictionary()
+        self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
+        # By model and version, while a request refers to them.
+        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
-        self.verified: dict[int, dict[str, Any]] = {}
+        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names.
@@ -103,7 +89,6 @@ class Service:
         return key
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> list[dict[str, Any]]:
-        """Return loss, error rate, what waits, and the time of the last change of models."""
         numbers: list[dict[str, Any]] = await self.writer.submit(
             lambda: [
                 {
@@ -121,13 +106,13 @@ class Service:
     async def copy_state(self, host: ModelHost) -> tuple[int, ModelState]:
         """Return the version of a model and a copy of its state, which no event changes."""
         async with self._copying:  # requests for the same version meanwhile get the same copy
-            kept = self._copies.get(host.number)
-            if kept is not None and kept[0] == host.version:
-                return kept
+            version = host.version
+            state = self._copies.get((host.number, version))
+            if state is not None:
+                return version, state
             n_bytes = round(1.5 * host.n_bytes)  # a record and what is restored from it
-            if sum(self._sizes.values()) + n_bytes > self.limits.copies:
-                self._copies.clear()
-            if sum(self._sizes.values()) + n_bytes > self.limits.copies:
+            n_others = sum(copy.n_bytes for copy in self._copies.values())
+            if n_others + n_bytes > self.limits.copies:
                 raise RefusedError(
                     503,
                     f"all copies of models may take {self.limits.copies / 1e6:,.0f} MB, and one of "
@@ -139,14 +124,10 @@ class Service:
                 lambda: (host.version, host.state.to_record())
             )
             state = await asyncio.to_thread(restore_state, host.created, record)
-            if len(self._copies) >= _MAX_COPIES:
-                self._copies.clear()
-            self._copies[host.number] = version, state
-            self._sizes[state] = host.n_bytes
+            self._copies[host.number, version] = state
             return version, state
 
     async def verify(self, host: ModelHost) -> dict[str, Any]:
-        """Replay the journal of a model in another process, and compare the bytes."""
         if self._verifying.locked():
             raise RefusedError(503, "another replay is under way: try again", retry_after=10)
         async with self._verifying:
@@ -172,7 +153,6 @@ class Service:
             return result
 
     def describe_metrics(self, tenant: str) -> bytes:
-        """Return for Prometheus everything about the service, and about the models of a tenant."""
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
@@ -342,7 +322,6 @@ class Writer:
         _answer(zip(jobs, results, strict=True))
 
     def _call(self, function: Any) -> Any:
-        """Return what a function returns or raises; what it has begun to write must be done."""
         try:
             return function()
         except (apsw.Error, OSError, MemoryError):

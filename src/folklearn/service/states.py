@@ -33,9 +33,6 @@ _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
 _NUMBER = "number"
 
 
-# Sizes of a model: as it is, and as it may become.
-
-
 def measure_size(model: Model) -> ModelSize:
     encoder, pipeline = model.encoder, model.pipeline
     n_columns, n_features = len(model.asked_roles), 0
@@ -176,7 +173,6 @@ class ClassifierState:
     def _learn_together(
         self, labels: Sequence[LabelEvent | None], find: FindEntry
     ) -> list[dict[str, Any]]:
-        """Learn all labels that can be; return the others with reasons."""
         present = [label for label in labels if label is not None]
         try:
             if present and all(label.row is not None for label in present):
@@ -229,7 +225,6 @@ class ClassifierState:
 
     @property
     def n_bytes(self) -> int:
-        """Approximate memory of the model and of its published copy."""
         encoder, pipeline = self.model.encoder, self.model.pipeline
         n_bytes = self.model.recent.n_bytes + (0 if encoder is None else 2 * encoder.n_bytes)
         if pipeline is not None:
@@ -250,7 +245,6 @@ class ClassifierState:
 
 
 def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Item]:
-    """Return labels with their rows, those of predictions from the journal."""
     return [
         (find(label.id).event.row if label.id is not None else label.row or {}, label.label)
         for label in labels
@@ -259,7 +253,6 @@ def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Ite
 
 
 def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] = ()) -> Answer:
-    """Return the answer to labels that were learned, but for those refused now."""
     n_learned = len(labels.items) - labels.items.count(None) - len(refused)
     body: dict[str, Any] = {"event": seq, "learned": n_learned}
     if labels.already:
@@ -322,7 +315,6 @@ class NamedAgent(Serializable):
         self._rewards = np.zeros(len(self.actions))  # in all, by action
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
-        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
             case events.DecisionEvent(context=context):
                 decision = self.agent.act(self.encode_context(context))
@@ -369,17 +361,14 @@ class NamedAgent(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        """Approximate memory, with the decisions that wait."""
         n_waiting = len(self._numbers) * self.n_bytes_of_decision
         return 8 * len(self.actions) * (len(self._places) + 1) ** 2 + n_waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
-        """Approximate memory of a decision while it waits."""
         return 1_000 + 8 * (len(self.actions) + len(self._places))
 
     def encode_context(self, context: Mapping[str, Any]) -> Array:
-        """Return the features of a context; raise if it is none of this agent."""
         x = np.zeros(len(self._places))
         unknown = context.keys() - self._kinds.keys()
         if unknown:
@@ -412,7 +401,6 @@ ModelState = ClassifierState | NamedAgent
 
 
 def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
-    """Return the state that a model begins with, or a later one from its record."""
     config = created.config
     if not config.actions:
         return ClassifierState(created, record)

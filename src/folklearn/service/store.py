@@ -29,23 +29,8 @@ from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, Config, RefusedError
-from folklearn.service.hosts import (
-    START_FACTOR,
-    Change,
-    Memory,
-    ModelHost,
-    Prepared,
-    TooEarlyError,
-    prepare,
-)
-from folklearn.service.journal import (
-    Entry,
-    Journal,
-    ModelRow,
-    name_damaged_file,
-    replace_file,
-    sync_folder,
-)
+from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
+from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
 from folklearn.service.states import ClassifierState, ModelState, restore_state
 
@@ -62,18 +47,7 @@ class ModelStore:
     `hosts` may be read by any thread; methods are for one thread, that of `Writer`. The order in
     which `write` handles a batch of changes: repeated ones are recognised, the others become
     events, one commit makes them durable, they are applied in order, the new state is published,
-    and only then are the answers given.
-
-    Parameters
-    ----------
-    folder : created if it does not exist.
-    limits : see `Limits`.
-    clock : returns milliseconds, which are written into the journal.
-
-    Attributes
-    ----------
-    hosts : models by tenant and name.
-    n_replayed : events replayed at the start.
+    and only then are the answers given. The clock's milliseconds are written into the journal.
     """
 
     def __init__(
@@ -99,7 +73,7 @@ class ModelStore:
             # Sums over several threads could round otherwise, and replay give other bytes.
             self._resources.enter_context(threadpool_limits(1, user_api="blas"))
             self.journal = self._resources.enter_context(closing(Journal(folder)))
-            with name_damaged_file(folder):
+            with self.journal.name_damaged_file():
                 self._recover()
             self._resources = self._resources.pop_all()  # until it is abandoned
 
@@ -115,11 +89,8 @@ class ModelStore:
         self._resources.close()
 
     def models(self, tenant: str | None = None) -> list[ModelHost]:
-        """Return the models of a tenant, or of all, by name."""
         hosts = sorted(self.hosts.items(), key=lambda item: item[0])
         return [host for (owner, _), host in hosts if tenant in (None, owner)]
-
-    # Recovery.
 
     def _recover(self) -> None:
         journal = self.journal
@@ -152,25 +123,20 @@ class ModelStore:
     def _restore(
         self, row: ModelRow, below: int | None = None
     ) -> tuple[events.CreateEvent, ModelState, Entry]:
-        """Return first event, state and last event of a model from its newest good snapshot.
-
-        With `below`, from the newest good one before that event.
-        """
+        """Return first event, state and last event from the newest good snapshot below an event."""
         first = self.journal.entry(row.first)
         for seq, path in _list_snapshots(self._snapshots, row.number):
             if below is not None and seq >= below:
                 continue
             with suppress(OSError, FolklearnError):
                 n_bytes = round(1.5 * path.stat().st_size)  # and published
-                if not self.memory.has_room(n_bytes, START_FACTOR):
+                if not self.memory.has_room(n_bytes, self.memory.START_FACTOR):
                     log.warning("snapshot %s is too large for --memory", path.name)
                     continue
                 state = restore_state(first.event, serialization.read(path))
                 return first.event, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
         return first.event, restore_state(first.event), first
-
-    # Changes.
 
     def write(self, changes: Sequence[Change]) -> list[Answer]:
         """Do changes in order; an answer is given only for what is durable and applied.
@@ -179,7 +145,7 @@ class ModelStore:
         """
         journal, memory, answers = self.journal, self.memory, list[Answer]()
         while True:
-            now, prepared = self.clock(), list[tuple[ModelHost, Prepared]]()
+            now, prepared = self.clock(), list[tuple[ModelHost, Entry | Answer]]()
             is_full = memory.n_bytes > memory.limit
             with journal.transaction():
                 for change in changes[len(answers) :]:
@@ -208,7 +174,6 @@ class ModelStore:
                 return answers
 
     def _apply(self, host: ModelHost, entry: Entry) -> Answer:
-        """Apply an event to the state of its model, or note that it cannot be."""
         began = time.perf_counter()
         if entry.skipped is not None:
             answer = _skipped_answer(entry.skipped)
@@ -229,7 +194,6 @@ class ModelStore:
         return answer
 
     def _note_outcome(self, host: ModelHost, entry: Entry, answer: Answer) -> None:
-        """Keep for the next commit what does not follow from an event."""
         if entry.has_key:
             self.journal.answers_to_add[entry.seq] = msgspec.json.encode(answer)
         if isinstance(host.state, ClassifierState):
@@ -240,7 +204,6 @@ class ModelStore:
                     self.journal.refused_ids[label.id] = entry.seq
 
     def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
-        """Leave out an event that fails, and restore the state before it."""
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
         with self.journal.transaction():
@@ -251,7 +214,6 @@ class ModelStore:
         return _skipped_answer(reason)
 
     def create(self, tenant: str, name: str, config: Config, file: bytes | None = None) -> Answer:
-        """Create a model; one of the same name and configuration is the same model."""
         existing, limits = self.hosts.get((tenant, name)), self.limits
         if existing is not None:
             if existing.config == config and file is None:
@@ -261,7 +223,15 @@ class ModelStore:
             )
         if len(self.models(tenant)) >= limits.models:
             raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
-        n_numbers = _check_config(config, limits)
+        kinds = config.context.values()
+        width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in kinds)
+        n_numbers = len(config.actions) * width**2  # of an agent's matrices
+        if n_numbers > limits.agent:
+            raise RefusedError(
+                422,
+                f"{len(config.actions):,} actions with this context are too many: their number "
+                f"times the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
+            )
         self.memory.check(tenant, 8 * n_numbers + 2 * len(file or b""))
         size = events.ModelSize(*(getattr(limits, field) for field in events.ModelSize._fields))
         event = events.CreateEvent(config, size, file)
@@ -276,7 +246,6 @@ class ModelStore:
         return Answer(201, {"name": name, "event": entry.seq})
 
     def delete(self, host: ModelHost) -> Answer:
-        """Delete a model; its events stay, its name is free again."""
         row = host.row
         if self.hosts.get((row.tenant, row.name)) is not host:
             raise RefusedError(404, f"the model {row.name} was deleted")
@@ -286,10 +255,7 @@ class ModelStore:
         del self.hosts[row.tenant, row.name]
         return Answer(200, {"event": entry.seq})
 
-    # Maintenance.
-
     def expire(self) -> None:
-        """Stop waiting for labels and rewards that are too late."""
         late: dict[int, list[UUID]] = {}
         for number, id in self.journal.due(self.clock(), _MAX_EXPIRED):
             late.setdefault(number, []).append(id)
@@ -300,7 +266,7 @@ class ModelStore:
     def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
         """Write the state of a model into a file, by a thread of the pool if there is one.
 
-        Its name has the time of its last event, so that it is not taken for one of another journal.
+        By the time in its name it is not taken for one of another journal.
         """
         with self.journal.transaction():
             pass  # the outcome of events that will not be replayed must be durable before
@@ -311,7 +277,6 @@ class ModelStore:
 
     @property
     def disk_refusal(self) -> RefusedError | None:
-        """The answer to changes while the disk is nearly full."""
         if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
             return None
         return RefusedError(503, "the disk is nearly full: nothing can be learned", retry_after=30)
@@ -331,30 +296,6 @@ def _list_snapshots(folder: Path, number: int) -> list[tuple[int, Path]]:
     """Return the snapshots of a model by their last event, the newest first."""
     paths = folder.glob(f"{number}-*-*.folk")
     return sorted(((int(path.name.split("-")[1]), path) for path in paths), reverse=True)
-
-
-def _check_config(config: Config, limits: Limits) -> int:
-    """Raise if a configuration is too large; return how many numbers the matrices of an agent hold.
-
-    That is 0 for a classifier.
-    """
-    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
-    n_numbers = len(config.actions) * width**2
-    if n_numbers > limits.agent:
-        raise RefusedError(
-            422,
-            f"{len(config.actions):,} actions with this context are too many: their number times "
-            f"the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
-        )
-    names = [*config.roles, *config.context, *config.actions]
-    names += [name for pair in config.crosses for name in pair]
-    names += [name for kind in config.context.values() if isinstance(kind, list) for name in kind]
-    labels = [*config.classes, config.default, *(config.class_weight or ())]
-    for what, texts, limit in (("name", names, limits.name), ("label", labels, limits.label)):
-        longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
-        if longest > limit:
-            raise RefusedError(422, f"a {what} may have {limit} letters, and one has {longest:,}")
-    return n_numbers
 
 
 def _skipped_answer(reason: str) -> Answer:

@@ -81,7 +81,6 @@ class ModelPage:
         _ = self.facts.accuracy, self.facts.drift  # kept by the summary from now on
 
     def draw(self, name: str, is_narrow: bool) -> str:
-        """Return a chart as SVG; its title is that of the page."""
         if (name, is_narrow) not in self._images:
             size = CHART_SIZES[name][is_narrow]
             options: dict[str, Any] = {"title": ""}
@@ -106,7 +105,6 @@ class ModelPageCache:
         self._importance: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
 
     async def find(self, host: ModelHost) -> ModelPage:
-        """Return the page of a classifier, of now or of a few seconds ago."""
         async with self._page_lock:
             kept, until = self._pages.get(host.number, (None, 0.0))
             began = time.monotonic()
@@ -195,7 +193,6 @@ async def _answer(
     is_public: bool,
     request: Request,
 ) -> Response:
-    """Answer a request: every response has its headers, every failure a page."""
     page = PageRequest(service, pages, request)
     try:
         if request.method == "POST":
