@@ -124,14 +124,11 @@ class ModelSize(NamedTuple):
 
 
 class CreateEvent(JournalEvent, frozen=True, tag="created"):
-    """The first event of a model: its configuration, and the size that it may grow to.
-
-    `file` holds a model that `Model.save` wrote, to begin with.
-    """
+    """The first event of a model: its configuration, and the size that it may grow to."""
 
     config: Config
     limits: ModelSize
-    file: bytes | None = None
+    file: bytes | None = None  # a model that `Model.save` wrote, to begin with
 
 
 class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
@@ -169,14 +166,11 @@ class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
-    """The labels of a request, None for those that `already` were learned, or are `refused`.
-
-    Of a refused one the answer says, and the event keeps, `item` (its index), `status`, `detail`.
-    """
+    """The labels of a request, None for those that `already` were learned, or are `refused`."""
 
     items: list[LabelEvent | None]
     already: int = 0
-    refused: list[dict[str, int | str]] = []
+    refused: list[dict[str, int | str]] = []  # item (its index), status, detail: as in the answer
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):

@@ -83,18 +83,11 @@ class Memory:
 class ModelHost:
     """A model that the writer changes, and the published copy that all requests read.
 
-    Attributes
-    ----------
-    version : the number of the last event that is in the state.
-    changed : its time, in milliseconds since 1970.
-    published : renewed from time to time, so that predictions never wait for the writer.
-    may_publish : time (monotonic) from which it may be renewed.
-    replay_seconds : approximate time that applying the events since the last snapshot took.
-    n_bytes : memory that state and published copy took when they were measured.
-    n_coming, n_pending : bytes that events since then may have added; that those may add which
-        are not applied yet.
-    why_held : where a restart had no room for all events, why this is an earlier version; such a
-        model is read, and learns nothing.
+    `version` is the number of the last event in the state, `changed` its time. From `may_publish`
+    on (monotonic) the copy may be renewed. `replay_seconds` is what the events since the last
+    snapshot took. Of memory `n_bytes` were measured; `n_coming` may have been added since, and
+    `n_pending` may be by events that are not applied yet. `why_held` says why a restart had no room
+    for all events: such a model is read, and learns nothing.
     """
 
     def __init__(
@@ -141,9 +134,8 @@ class ModelHost:
     def expect_labels(self, items: Sequence[Item]) -> dict[int, str]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
 
-        All are refused if there is no room for the others among all models. A label that makes the
-        model too large now does so later, whatever comes before it, because a model only grows:
-        the journal needs not hold it.
+        What makes the model too large now does so later, because it only grows: the journal needs
+        not hold it.
         """
         state = self.state
         if not isinstance(state, ClassifierState) or not items:
@@ -258,10 +250,7 @@ def _repeat_answer(journal: Journal, seq: int) -> Answer:
 def _find_waiting(
     journal: Journal, host: ModelHost, event: LabelEvent | events.RewardEvent
 ) -> tuple[int, Answer | None]:
-    """Return the event that waits for a label or reward, and the answer if it has come before.
-
-    Raise if there is none, if the outcome was another one, or this one comes too late.
-    """
+    """Return the event that waits for a label or reward, and the answer if it has come before."""
     what, id = "label" if isinstance(event, LabelEvent) else "reward", event.id
     assert id is not None
     numbers = journal.find_waiting(host.number, id)

@@ -77,8 +77,9 @@ class EndpointApp:
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
-        self._has_body = endpoint.body not in (None, events.Config)
-        self._is_agent = endpoint.body in (events.DecisionEvent, events.RewardEvent)
+        self._is_agent: bool | None = None  # None is for both kinds of models
+        if endpoint.body not in (None, events.Config):
+            self._is_agent = endpoint.body in (events.DecisionEvent, events.RewardEvent)
         rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
         self._rows = rows_in.get(endpoint.body)
         self._labels = endpoint.method, endpoint.path
@@ -115,7 +116,7 @@ class EndpointApp:
         if name and endpoint.body is not events.Config:
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
-            if self._has_body and call.host.is_agent != self._is_agent:
+            if self._is_agent not in (None, call.host.is_agent):
                 hint = (
                     "decides: ask /decide, and tell rewards to /reward"
                     if call.host.is_agent
@@ -177,11 +178,7 @@ async def read_body(
 
 
 async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
-    """Send an `Answer`, the content of one, or a response of Starlette; return its status.
-
-    One that is too long, or too much for the traffic, is refused; a client that reads nothing of
-    a long one is given up.
-    """
+    """Send an `Answer`, the content of one, or a response of Starlette; return its status."""
     if isinstance(answer, StreamingResponse):
         await answer(scope, receive, send)
         return answer.status_code

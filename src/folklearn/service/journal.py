@@ -91,12 +91,9 @@ def reserve_checksums(db: apsw.Connection) -> None:
 class Journal:
     """The events of all models of a folder.
 
-    Attributes
-    ----------
-    last, before : the number of the last event, now and when the transaction began.
-    answers_to_add : answers, by event, that do not follow from the event.
-    refused_ids : events, by id, whose label for that id was not learned: it waits again.
-        Both are outcomes of events already applied, and added by the next transaction.
+    `last` and `before` are the number of the last event, now and when the transaction began. The
+    next transaction adds what became of events: `answers_to_add`, by event, that do not follow from
+    it, and `refused_ids`, which wait again because the event did not teach their label.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -181,25 +178,18 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make everything durable together that is added within, and the outcome of earlier events.
-
-        After an exception nothing of it is, and the journal is of no further use.
-        """
+        """Make everything durable together that is added within, or after an exception nothing."""
         self.db.execute("BEGIN IMMEDIATE")
         self.before, n_changes = self.last, self.db.total_changes()
-        if self.answers_to_add:
-            self.db.executemany(
-                "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL",
-                [(content, seq) for seq, content in self.answers_to_add.items()],
-            )
-            self.answers_to_add.clear()
-        if self.refused_ids:
-            self.db.executemany(
-                "UPDATE asked SET told = NULL WHERE told = ? "
-                "AND seq = (SELECT seq FROM event WHERE id = ?)",
-                [(seq, id.bytes) for id, seq in self.refused_ids.items()],
-            )
-            self.refused_ids.clear()
+        for seq, content in self.answers_to_add.items():
+            keep_answer = "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL"
+            self.db.execute(keep_answer, (content, seq))
+        for id, seq in self.refused_ids.items():
+            wait_again = "UPDATE asked SET told = NULL WHERE told = ? AND seq = "
+            wait_again += "(SELECT seq FROM event WHERE id = ?)"
+            self.db.execute(wait_again, (seq, id.bytes))
+        self.answers_to_add.clear()
+        self.refused_ids.clear()
         yield
         if self.db.total_changes() == n_changes:
             self.db.execute("ROLLBACK")
@@ -223,10 +213,7 @@ class Journal:
         digest: bytes | None = None,
         outcome_of: Iterable[int] = (),
     ) -> Entry:
-        """Add an event; one with an id waits for its label or reward, until a time if it is due.
-
-        If it is the label or reward of others, `outcome_of` are their numbers: they wait no longer.
-        """
+        """Add an event; one with an id waits, and ends the waiting of those it is outcome_of."""
         self.last += 1
         id_bytes = None if id is None else id.bytes
         self.db.execute(

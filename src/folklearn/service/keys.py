@@ -79,10 +79,9 @@ class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Keys:
-    """The keys of a folder, kept in a file of their own with a digest.
+    """The keys of a folder, in a file with a digest, which several processes may change.
 
-    Several processes may use the same folder: a change by one is effective in the others within a
-    second. Nothing is written before the first key is created, not even the folder.
+    Nothing is written before the first key is created, not even the folder.
     """
 
     def __init__(
@@ -101,14 +100,17 @@ class Keys:
         note: str = "",
         lifetime: float | None = None,
     ) -> str:
-        """Return a new key, whose text is not kept; lifetime is in seconds.
-
-        There are two live keys for the same purpose at most: to replace one, create another,
-        let all clients change to it, and revoke the first.
-        """
+        """Return a new key, whose text is not kept; lifetime is in seconds."""
         check_name("tenant", tenant)
         if model is not None:
             check_name("model", model)
+        allowed = frozenset(scope for scope in SCOPES if scope in scopes)
+        unknown = sorted(set(scopes) - allowed)
+        if unknown or not allowed:
+            what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
+            raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
+        if "admin" in allowed:  # which implies the others
+            allowed = frozenset({"admin"})
         if len(note) > _MAX_NOTE or not note.isprintable():
             raise InvalidInputError(
                 f"note must be one line of at most {_MAX_NOTE} characters that can be printed"
@@ -120,13 +122,11 @@ class Keys:
             )
         now = int(self._clock())
         expires = None if lifetime is None else now + int(lifetime)
-        id, secret = (
-            "".join(secrets.choice(_ALPHABET) for _ in range(n)) for n in (_N_ID, _N_SECRET)
-        )
-        body = f"flk_{id}_{secret}"
+        random = "".join(secrets.choice(_ALPHABET) for _ in range(_N_ID + _N_SECRET))
+        id, body = random[:_N_ID], f"flk_{random[:_N_ID]}_{random[_N_ID:]}"
         text = f"{body}_{_checksum(body)}"
         digest = hashlib.sha256(text.encode()).digest()
-        key = Key(id, digest, tenant, model, _check_scopes(scopes), note, now, expires)
+        key = Key(id, digest, tenant, model, allowed, note, now, expires)
         with self._writing():
             alike = [live for live in self.live() if live.purpose == key.purpose]
             if len(alike) >= _MAX_KEYS_PER_PURPOSE:
@@ -146,8 +146,7 @@ class Keys:
         key = self._keys.get(text[_ID_SLICE], NO_KEY)
         digest = hashlib.sha256(text.encode(errors="replace")).digest()
         is_same = hmac.compare_digest(digest, key.digest)
-        is_live = key.revoked is None and now < (key.expires or math.inf)
-        return key if is_same and is_live else None
+        return key if is_same and key.state(now) == "live" else None
 
     def all(self) -> list[Key]:
         self._refresh()
@@ -210,15 +209,6 @@ def is_well_formed(text: str) -> bool:
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
-
-
-def _check_scopes(names: Collection[str]) -> frozenset[Scope]:
-    scopes = frozenset(scope for scope in SCOPES if scope in names)
-    unknown = sorted(set(names) - scopes)
-    if unknown or not scopes:
-        what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
-        raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
-    return frozenset({"admin"}) if "admin" in scopes else scopes  # which implies the others
 
 
 COOKIE = "folklearn_session"

@@ -190,10 +190,7 @@ async def _messages(call: Call) -> AsyncIterator[bytes]:
 
 
 async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
-    """Return the model that was published last, or wait for the version asked for.
-
-    Raise if no model could learn a row, or the answer would be too long, before it is made.
-    """
+    """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
         await call.service.writer.submit(host.publish)
@@ -207,9 +204,8 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
         raise RefusedError(
             422, f"a row may have {limits.columns:,} columns, and one has {widest:,}"
         )
-    if len(rows) * n_each > limits.answer:
-        remedy = f"ask for {limits.answer // n_each:,} rows at a time"
-        check_answer_length(len(rows) * n_each, limits.answer, remedy)
+    remedy = f"ask for {limits.answer // n_each:,} rows at a time"
+    check_answer_length(len(rows) * n_each, limits.answer, remedy)
     call.take_traffic(call.n_bytes + len(rows) * n_each)
     return published
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from folklearn import bandits, serialization
+from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from folklearn.service.client import Client, ServiceError
@@ -94,10 +93,7 @@ async def _answer_without_route(request: Request, error: Exception) -> Response:
 
 
 def lacks_key(folder: Path, host: str) -> bool:
-    """Tell whether a folder has no key yet.
-
-    Other machines are served only if the folder has a key already.
-    """
+    """Tell whether a folder has no key yet; raise if other machines would be served so."""
     is_without, is_loopback = not Keys(folder).live(), host == "localhost"
     with suppress(ValueError):
         is_loopback = ipaddress.ip_address(host).is_loopback
@@ -115,25 +111,6 @@ def first_key(folder: Path) -> str:
 
 def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def compile_kernels() -> None:
-    """Do once what requests do, so that none waits for a compiler."""
-    for column in ({}, {"text": "a word"}):
-        model = Model(roles=dict.fromkeys(column, "words"), windows=True)
-        model.monitor()
-        rows: list[dict[str, Any]] = [
-            {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}", **column}
-            for i in range(160)
-        ]
-        labels = ["ab"[i % 2] for i in range(160)]
-        for row, label in zip(rows, labels, strict=True):
-            model.learn_one(row, label)
-        model.learn_many(rows, labels)
-        model.copy_to_predict().predict_proba_one(rows[0])
-    agent = bandits.auto(n_features=1, n_actions=2, seed=0)
-    for _ in range(3):
-        agent.learn(agent.act([1.0]), 1.0)
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
@@ -159,11 +136,7 @@ def serve(
     limits: Limits | None = None,
     begun: Callable[[Service, int], None] = lambda service, port: None,
 ) -> None:
-    """Serve a folder until a signal comes.
-
-    `begun` is called before the first request, with the port that is listened on: with port 0 any
-    that is free.
-    """
+    """Serve a folder until a signal comes; `begun` is told the port before the first request."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -198,17 +171,13 @@ _ACTIONS = ["news", "weather", "film"]
 
 
 def start_demo(address: str, key: str) -> None:
-    """Create a model and an agent, and teach them in the background until the service ends.
-
-    The model predicts handwritten digits, whose labels come a little later; the agent finds out
-    what is clicked on in the morning, and what in the evening.
-    """
+    """Create a model of digits, whose labels come later, and an agent; teach them meanwhile."""
     client, rng = Client(address, key, tries=0), np.random.default_rng(7)  # not the agent's seed
 
     def teach() -> None:
         pixels, labels = digits()
-        columns = np.column_stack([*pixels.values()]).tolist()
-        rows = [dict(zip(pixels, row, strict=True)) for row in columns]
+        values = zip(*(column.tolist() for column in pixels.values()), strict=True)
+        rows = [dict(zip(pixels, row, strict=True)) for row in values]
         asked, times = deque[tuple[str | None, str]](), cycle(_CLICKS)
         with suppress(ConnectionError, ServiceError):  # the service has ended
             model = client.create("digits")

@@ -34,7 +34,6 @@ _SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
 _PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
 _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
-_DEFAULT_JOB_BYTES = 500
 IO_ERROR = 74  # exit code
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
@@ -162,20 +161,18 @@ class Service:
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
         ):
             Gauge(name, text, registry=gauges).set(value)
-        of_models = {
-            name: Gauge(f"folklearn_model_{name}", text, ["model"], registry=gauges)
-            for name, text in (
-                ("version", "Number of the last event of a model"),
-                ("rows", "Rows learned"),
-                ("loss", "Average log loss"),
-                ("alarms", "How often the capped loss has risen"),
-            )
-        }
-        for host in self.store.models(tenant):
-            numbers = {"version": host.version, "alarms": 0, **host.state.numbers()}
-            for name, gauge in of_models.items():
-                if numbers[name] is not None:
-                    gauge.labels(host.row.name).set(numbers[name])
+        hosts = self.store.models(tenant)
+        for name, text in (
+            ("version", "Number of the last event of a model"),
+            ("rows", "Rows learned"),
+            ("loss", "Average log loss"),
+            ("alarms", "How often the capped loss has risen"),
+        ):
+            gauge = Gauge(f"folklearn_model_{name}", text, ["model"], registry=gauges)
+            for host in hosts:
+                value = {"version": host.version, "alarms": 0, **host.state.numbers()}[name]
+                if value is not None:
+                    gauge.labels(host.row.name).set(value)
         return generate_latest(self.registry) + generate_latest(gauges)
 
 
@@ -193,12 +190,11 @@ class Job(NamedTuple):
 
 
 class Writer:
-    """A queue in front of a store, and the thread that empties it.
+    """A queue in front of a store, and the thread that empties it, to which the store belongs.
 
-    Nothing waits for a timer: while a commit is under way the next batch gathers. The queue is
-    bounded, and a job that has waited too long is refused before it is begun, so no answer means
-    that it was done at most once. If the disk fails no answer can be given: the process ends, and
-    a new one recovers. The store belongs to this thread from now on.
+    Nothing waits for a timer: while a commit is under way the next batch gathers. A job that has
+    waited too long is refused before it is begun, so no answer means that it was done at most once.
+    If the disk fails no answer can be given: the process ends, and a new one recovers.
     """
 
     def __init__(self, store: ModelStore) -> None:
@@ -221,11 +217,8 @@ class Writer:
     def n_queued(self) -> int:
         return len(self._jobs)
 
-    def submit(self, work: Work, n_bytes: int = _DEFAULT_JOB_BYTES) -> Any:
-        """Queue a change, or a function; return the future of its result.
-
-        The future is one of asyncio if a loop is running.
-        """
+    def submit(self, work: Work, n_bytes: int = 500) -> Any:
+        """Queue a change, or a function; return the future of its result: asyncio's, in a loop."""
         limits, is_change = self.store.limits, isinstance(work, Change)
         deadline = time.monotonic() + limits.deadline
         try:

@@ -174,13 +174,13 @@ class ClassifierState:
         self, labels: Sequence[LabelEvent | None], find: FindEntry
     ) -> list[dict[str, Any]]:
         present = [label for label in labels if label is not None]
+        items = [(label.row, label.label) for label in present if label.row is not None]
         try:
-            if present and all(label.row is not None for label in present):
-                rows = [label.row or {} for label in present]
-                labels_of_rows = [label.label for label in present]
+            if present and len(items) == len(present):
+                self.check_growth(items)
+                rows, told = zip(*items, strict=True)
                 weights = [label.weight for label in present]
-                self.check_growth([*zip(rows, labels_of_rows, strict=True)])
-                self.model.learn_many(rows, labels_of_rows, weight=weights)
+                self.model.learn_many([*rows], [*told], weight=weights)
                 return []
         except FolklearnError:
             pass  # nothing was learned: one by one the refused ones are identified
@@ -194,7 +194,7 @@ class ClassifierState:
         return refused
 
     def check_growth(self, items: Sequence[Item]) -> int:
-        """Raise if labels would make the model larger than it may become; return bytes it may add.
+        """Raise if labels would make the model too large; return bytes that they may add.
 
         A function of the model and of its first event alone, so that a replay refuses the same.
         """
@@ -283,10 +283,9 @@ class NamedAgent(Serializable):
         seed: int = 0,
     ) -> None:
         self.actions, self.default, self.seed = list(actions), default, seed
-        if not (default is None or isinstance(default, int | float)):
-            raise InvalidInputError(
-                f"the default of an agent is a reward from 0 to 1, got {default!r}"
-            )
+        if not isinstance(default, int | float | None):
+            what = "the default of an agent is a reward from 0 to 1"
+            raise InvalidInputError(f"{what}, got {default!r}")
         if len(set(self.actions)) < len(self.actions):
             raise InvalidInputError("two actions have the same name")
         if not context:
@@ -304,12 +303,8 @@ class NamedAgent(Serializable):
                 )
             for value in [""] if kind == _NUMBER else kind:
                 self._places[name, value] = len(self._places)
-        self.agent: RewardAgent = auto(
-            n_features=len(self._places),
-            n_actions=len(self.actions),
-            default_reward=default,
-            seed=seed,
-        )
+        n, n_actions = len(self._places), len(self.actions)
+        self.agent = auto(n_features=n, n_actions=n_actions, default_reward=default, seed=seed)
         self._numbers: dict[int, int] = {}  # of decisions that wait, by that of their event
         self._n_rewards = np.zeros(len(self.actions), np.int64)
         self._rewards = np.zeros(len(self.actions))  # in all, by action

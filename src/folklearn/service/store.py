@@ -139,10 +139,7 @@ class ModelStore:
         return first.event, restore_state(first.event), first
 
     def write(self, changes: Sequence[Change]) -> list[Answer]:
-        """Do changes in order; an answer is given only for what is durable and applied.
-
-        Those that depend on the outcome of earlier ones wait for a second commit.
-        """
+        """Do changes in order; those that depend on earlier ones wait for a second commit."""
         journal, memory, answers = self.journal, self.memory, list[Answer]()
         while True:
             now, prepared = self.clock(), list[tuple[ModelHost, Entry | Answer]]()

@@ -121,10 +121,7 @@ class ModelPageCache:
             return page
 
     def importance(self, host: ModelHost, page: ModelPage) -> list[tuple[str, float]] | None:
-        """Return the importance of columns as measured last; None before the first result.
-
-        Measuring takes long: it is done in a thread, and seldom.
-        """
+        """Return the importance of columns as measured last: in a thread, and seldom."""
         importance, until = self._importance.get(host.number, (None, 0.0))
         if time.monotonic() >= until and page.facts.explanation is not None:
             self._importance[host.number] = importance, math.inf
@@ -221,11 +218,8 @@ async def _answer(
 def _check_same_site(request: Request) -> None:
     """Refuse a form that another site has sent, by either of the headers of browsers."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        is_same = site == "same-origin"
-    else:
-        is_same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
-    if not is_same:
+    is_same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not (is_same if site is None else site == "same-origin"):
         raise RefusedError(403, "This form was sent by another site; nothing was done.")
 
 
