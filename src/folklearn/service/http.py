@@ -117,11 +117,9 @@ class EndpointApp:
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
             if self._is_agent not in (None, call.host.is_agent):
-                hint = (
-                    "decides: ask /decide, and tell rewards to /reward"
-                    if call.host.is_agent
-                    else "predicts labels: send rows to /predict, and tell labels to /learn"
-                )
+                hint = "predicts labels: send rows to /predict, and tell labels to /learn"
+                if call.host.is_agent:
+                    hint = "decides: ask /decide, and tell rewards to /reward"
                 raise RefusedError(422, f"this model {hint}")
         if self._decoder is not None:
             call.body = self._decoder.decode(content)

@@ -22,11 +22,7 @@ def _limit(most: Any, unit: str, what: str, answer: str = "422", **options: Any)
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What is refused, and when.
-
-    Those of a model are written into its first event: what it refuses is a function of its events,
-    whatever the limits of the program are that replays them.
-    """
+    """What is refused, and when; the limits of a model are written into its first event."""
 
     body: int = _limit(1_000_000, "bytes", "a request", "413")
     batch: int = _limit(10_000, "rows", "a request")

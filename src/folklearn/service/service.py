@@ -65,11 +65,7 @@ class Service:
         self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
-        """Return the live key of a request, or of the session that its cookie names.
-
-        A browser sends its cookie with requests of other sites too: where something could change,
-        a session is not enough.
-        """
+        """Return the live key of a request, or of the session that its cookie names."""
         key, header = None, headers.get(b"authorization")
         if header is not None:
             kind, _, text = header.decode("latin-1").partition(" ")
@@ -81,14 +77,14 @@ class Service:
                 )
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
-        elif with_session:
+        elif with_session:  # not where something could change: other sites send the cookie too
             key = self.sessions.find(headers, self.keys)
         if key is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return key
 
-    async def numbers(self, hosts: Sequence[ModelHost]) -> list[dict[str, Any]]:
-        numbers: list[dict[str, Any]] = await self.writer.submit(
+    async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
+        return await self.writer.submit(
             lambda: [
                 {
                     "name": host.row.name,
@@ -100,7 +96,6 @@ class Service:
                 for host in hosts
             ]
         )
-        return numbers
 
     async def copy_state(self, host: ModelHost) -> tuple[int, ModelState]:
         """Return the version of a model and a copy of its state, which no event changes."""
@@ -176,13 +171,10 @@ class Service:
         return generate_latest(self.registry) + generate_latest(gauges)
 
 
-Work = Change | Callable[[], Any]
-
-
 class Job(NamedTuple):
     """A change, or a function to be called between changes, with the future of its result."""
 
-    work: Work
+    work: Any
     n_bytes: int
     deadline: float
     loop: Any
@@ -217,7 +209,7 @@ class Writer:
     def n_queued(self) -> int:
         return len(self._jobs)
 
-    def submit(self, work: Work, n_bytes: int = 500) -> Any:
+    def submit(self, work: Change | Callable[[], Any], n_bytes: int = 500) -> Any:
         """Queue a change, or a function; return the future of its result: asyncio's, in a loop."""
         limits, is_change = self.store.limits, isinstance(work, Change)
         deadline = time.monotonic() + limits.deadline
@@ -355,9 +347,6 @@ def _answer(results: Iterable[tuple[Job, Any]]) -> None:
 
 def _settle(results: list[tuple[Any, Any]]) -> None:
     for future, result in results:
-        if future.done():  # cancelled
-            continue
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+        if not future.done():  # else it was cancelled
+            is_error = isinstance(result, Exception)
+            (future.set_exception if is_error else future.set_result)(result)

@@ -225,12 +225,10 @@ class ClassifierState:
 
     @property
     def n_bytes(self) -> int:
-        encoder, pipeline = self.model.encoder, self.model.pipeline
-        n_bytes = self.model.recent.n_bytes + (0 if encoder is None else 2 * encoder.n_bytes)
-        if pipeline is not None:
-            learner = pipeline.learner
-            n_bytes += pipeline.n_bytes + (0 if learner is None else learner.n_bytes)
-        return n_bytes
+        model, pipeline = self.model, self.model.pipeline
+        learner = None if pipeline is None else pipeline.learner
+        parts = (model.recent, model.encoder, model.encoder, pipeline, learner)  # with the copy
+        return sum(part.n_bytes for part in parts if part is not None)
 
     def numbers(self) -> dict[str, Any]:
         model, n = self.model, self.model.n_rounds

@@ -261,12 +261,10 @@ class ModelStore:
             self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
     def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
-        """Write the state of a model into a file, by a thread of the pool if there is one.
-
-        By the time in its name it is not taken for one of another journal.
-        """
+        """Write the state of a model into a file, by a thread of the pool if there is one."""
         with self.journal.transaction():
             pass  # the outcome of events that will not be replayed must be durable before
+        # By the time in its name it is not taken for one of another journal.
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
         work = partial(_write_snapshot, path, host.number, host.state.to_record())
         host.replay_seconds = 0.0

@@ -151,12 +151,9 @@ class PageRequest:
     service: Service
     pages: ModelPageCache
     request: Request
+    headers: dict[bytes, bytes]
     key: Key = NO_KEY
     host: Any = None  # `ModelHost`, where the path names a model
-
-    @property
-    def headers(self) -> dict[bytes, bytes]:
-        return dict(self.request.scope["headers"])
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         context |= {"key": self.key, "address": str(self.request.base_url).rstrip("/")}
@@ -190,7 +187,7 @@ async def _answer(
     is_public: bool,
     request: Request,
 ) -> Response:
-    page = PageRequest(service, pages, request)
+    page = PageRequest(service, pages, request, dict(request.scope["headers"]))
     try:
         if request.method == "POST":
             _check_same_site(request)
