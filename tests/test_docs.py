@@ -79,7 +79,7 @@ PRIVATE = {  # public only within their package
     "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",
     "folklearn.model.dataset.UnlearnedValues",
-    "folklearn.model.model.slice_rows",
+    *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain

@@ -15,7 +15,7 @@ PACKAGE = os.path.dirname(folklearn.__file__) + os.sep
 N_ROWS, PASSES = 24, 2  # rows: no window and no stripe of the frozen record ends on the way
 MOST_FUNCTIONS = 52
 MOST_FUNCTIONS_OF_A_SINGLE_ROW = 14
-BEGINS, ENDS = "model.dataset.Dataset.rows", "model.run.Run.finish"
+BEGINS, ENDS = "model.dataset.ModelDataset.rows", "model.run.Run.finish"
 
 _opened: list[str] = []
 _watched: str | None = None

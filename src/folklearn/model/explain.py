@@ -73,7 +73,6 @@ class Explanation:
 
 
 def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
-    """Return the explanation of a model."""
     pipeline, encoder = model.pipeline, model.encoder
     if pipeline is None or encoder is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")

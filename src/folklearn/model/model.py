@@ -2,9 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,35 +16,24 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.kernels.blas import OWN, device_named
+from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
-from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
-from folklearn.model.dataset import ModelDataset, UnlearnedValues
-from folklearn.model.encoder import FEATURES, EncodedBatch, TableEncoder
+from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
+from folklearn.model.encoder import EncodedBatch, TableEncoder, slice_rows
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import (
-    BALANCED,
-    LabelEncoder,
-    balance_class_weight,
-    encode_labels,
-    plain,
-    unplain,
-)
+from folklearn.model.labels import LabelEncoder, encode_labels, plain, unplain
 from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.refit import EncodedRows, refit
-from folklearn.model.roles import WORDS
+from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.run import Run, Score
-from folklearn.readers.convert import format_cell
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record, Serializable
-from folklearn.sparse import SparseRows, is_sparse
+from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
-_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
@@ -160,45 +148,29 @@ class Model(Serializable):
         return self
 
     def declare(
-        self,
-        classes: Any = (),
-        *,
-        counts: Sequence[int] = (),
-        max_weight: float = 1.0,
-        table: Table | None = None,
-        n_classes: int = 0,
+        self, classes: Any = (), *, counts: Sequence[int] = (), max_weight: float = 1.0
     ) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen".
 
         With `counts`, how often each class will come, "balanced" weights are decided, and the
         learner is made for rows of up to `max_weight`; a model that takes classes as they come
-        still does. Rows like those of `table`, of `n_classes` or more, decide the roles of columns,
-        and all of their categories have places.
+        still does.
         """
-        labels = self.label_encoder
+        labels, pipeline = self.label_encoder, self.pipeline
         numbers, new, _ = labels.encode(classes)
-        if counts and labels.class_weight == BALANCED:
+        if counts:
             known = [*labels.kept, *new]
-            labels.class_weight = balance_class_weight(
-                {known[number]: n for number, n in zip(numbers, counts, strict=True)}
-            )
-        takes = catalogue.settings_of(self.learner_name)
-        if counts and self.pipeline is None and "max_weight" in takes:
-            weights = labels.class_weight if isinstance(labels.class_weight, Mapping) else {}
-            largest = max(1.0, max_weight) * max([1.0, *weights.values()])
-            self.max_weight = self.settings.setdefault("max_weight", largest)
-        if new and not (counts and self.pipeline is not None and self.is_open):
-            if self.pipeline is not None:
-                self.pipeline.grow(n_classes=len(labels) + len(new))
-            elif not labels:
-                self.is_open = False
-            labels.admit(new)
-        if table is not None:
-            encoder = self._open_encoder(known_roles.of_rows(table), table.features, n_classes)
-            if not encoder.sparse and table.features is None:
-                for rows in slice_rows(table):
-                    batch = encoder.encode(table.take(rows))
-                    encoder.admit(batch.keys, batch.roles)
+            heaviest = labels.balance({known[k]: n for k, n in zip(numbers, counts, strict=True)})
+            if pipeline is None and "max_weight" in catalogue.settings_of(self.learner_name):
+                heaviest *= max(1.0, max_weight)
+                self.max_weight = self.settings.setdefault("max_weight", heaviest)
+            if pipeline is not None and self.is_open:
+                return
+        if new and pipeline is not None:
+            pipeline.grow(n_classes=len(labels) + len(new))
+        elif new and not labels:
+            self.is_open = False
+        labels.admit(new)
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -274,10 +246,10 @@ class Model(Serializable):
         self, x: Mapping[Any, Any], y: Any, weight: float, asked: PendingPrediction | None
     ) -> None:
         weights = np.array([validation.weight(weight)])
-        numbers, new, weights = self.label_encoder.encode([y], weights)
+        encoded = self.label_encoder.encode([y], weights)
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
-        self._learn_table(table_from_records([x], [1]), numbers, new, weights, x, asked)
+        self._learn_table(table_from_records([x], [1]), *encoded, x, asked)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -328,11 +300,10 @@ class Model(Serializable):
         The loss that counts is that of what was predicted then. A row that waited elsewhere is
         given with its prediction.
         """
-        if isinstance(asked, PendingPrediction):
-            prediction = asked
-        elif validation.count("the number of a row", asked, 1) in self.pending:
-            prediction = self.pending[asked]
-        else:
+        prediction = asked if isinstance(asked, PendingPrediction) else None
+        if not isinstance(asked, PendingPrediction):
+            prediction = self.pending.get(validation.count("the number of a row", asked, 1))
+        if prediction is None:
             raise InvalidInputError(
                 f"no row waits under the number {asked!r}: it was never asked for, or has its label"
             )
@@ -376,34 +347,25 @@ class Model(Serializable):
         `numbers` are class numbers (T,), or soft labels (T, K), `new` the labels of new classes;
         `row` is the only one, if it came as a mapping.
         """
-        encoder, pipeline, batch = self.encoder, self.pipeline, None
-        before, n_rounds = encoder, 0 if pipeline is None else pipeline.n_rounds
-        was_open = self.is_open
+        encoder, pipeline, was_open = self.encoder, self.pipeline, self.is_open
+        if encoder is None:
+            find = known_roles.of_rows if row is None else known_roles.of_first_values
+            n_classes = len(self.label_encoder) + len(new)
+            encoder = make_encoder(self, find(table), table.features, n_classes)
+        batch = encoder.encode(table)
+        if pipeline is None:
+            pipeline = self._make_pipeline(encoder, batch)
+        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        labels, soft = numbers, validation.NO_SOFT_ROWS
+        if numbers.ndim == 2:
+            labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
+        late = encoder.describe_late(batch) if batch.keys else {}
+        n_rounds = pipeline.n_rounds
         try:
-            if encoder is None:
-                roles = known_roles.of_rows(table)
-                if row is not None:  # sorted, so that the order of a mapping is of no account
-                    roles = {
-                        str(name): known_roles.of_value(value)
-                        for name, value in sorted(row.items(), key=lambda item: str(item[0]))
-                        if format_cell(value) is not None
-                    }
-                n_classes = len(self.label_encoder) + len(new)
-                encoder = self._open_encoder(roles, table.features, n_classes)
-            batch = encoder.encode(table)
-            if pipeline is None:
-                pipeline = self._open_pipeline(encoder, batch)
-            validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
-            labels, soft = numbers, validation.NO_SOFT_ROWS
-            if numbers.ndim == 2:
-                labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
-            late = {"late_missing": batch.late_missing, "late_numeric": batch.late_numeric}
             P, u = pipeline.run_checked(batch.X, labels, soft, weights, **late)
         finally:
-            self.encoder = before
-            if batch is not None and pipeline is not None and pipeline.n_rounds > n_rounds:
+            if pipeline.n_rounds > n_rounds:
                 # Also after an interrupt: what has grown must have its names.
-                assert encoder is not None
                 self.encoder, self.pipeline, self.hindsight = encoder, pipeline, None
                 if batch.keys or batch.roles:
                     encoder.admit(batch.keys, batch.roles)
@@ -434,41 +396,16 @@ class Model(Serializable):
             self._monitor.observe_many(predicted.losses)
         return predicted
 
-    # What happens when rows and labels come.
-
-    def _open_encoder(
-        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
-    ) -> TableEncoder:
-        """Decide whether rows stay sparse.
-
-        They do if there are words, and if a sparse matrix is too large for sums over all pairs of
-        the classes.
-        """
-        roles = {**roles, **self.asked_roles}
-        sparse = WORDS in roles.values()
-        if features is not None and not sparse:
-            size = features.shape[1] + self.intercept, max(2, n_classes, len(self.label_encoder))
-            may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
-            sparse = may_be_wide and select_backend(*size, device_named(self.device)) != PAIRS
-            if not sparse:
-                catalogue.check_size(self.learner_name, *size)
-        self.encoder = TableEncoder(roles, self.crosses, sparse=sparse)
-        if features is not None and not sparse:  # every column of a matrix has its place
-            keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            self.encoder.admit(keys)
-        return self.encoder
-
-    def _open_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
+    def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         """Return a pipeline for rows like these, the first ones."""
         n_places = max(1, len(encoder.keys), batch.n_first)
-        n_numbers = len(batch.X.slots) if encoder.sparse else 0
         pipeline = OnlinePipeline(
-            self.learner_name, self.settings, n_features=n_places, n_numbers=n_numbers,
-            n_classes=len(self.labels), scale=self.scale, intercept=self.intercept,
-            sparse=encoder.sparse, B=self.B, windows=self.has_window_bounds, device=self.device,
+            self.learner_name, self.settings, n_features=n_places,
+            n_numbers=len(batch.X.slots) if encoder.sparse else 0, n_classes=len(self.labels),
+            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse, B=self.B,
+            windows=self.has_window_bounds, device=self.device,
         )  # fmt: skip
-        keys = [*encoder.keys, *batch.keys]
-        numeric = encoder.are_numbers(keys, batch.roles)[:n_places]
+        numeric = encoder.are_numbers([*encoder.keys, *batch.keys], batch.roles)[:n_places]
         pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
         return pipeline
 
@@ -542,49 +479,27 @@ class Model(Serializable):
             tables.append(rows.labelled())
             encoded.add(self, result)
         if self.learner_name == "auto" and passes != 1:
-            self.refit(tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
+            refit_tables(self, tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
         self.hindsight = encoded.regression(self)
         return self
-
-    def refit(
-        self,
-        tables: Iterable[tuple[Table, Any, Array]],
-        *,
-        most_passes: int | None = None,
-        seed: int = 0,
-        n_jobs: int = 1,
-        device: str | None = None,
-    ) -> None:
-        """Fit rows that were learned all together: tables, their labels and weights."""
-        pipeline, encoder = self.pipeline, self.encoder
-        if pipeline is None or encoder is None:
-            return
-        read = [(rows, self.label_encoder.encode(y, weights)) for rows, y, weights in tables]
-
-        def raw() -> Iterator[tuple[Any, Any, Array]]:
-            for rows, (numbers, _, weights) in read:
-                yield encoder.encode_known(rows), numbers, weights
-
-        refit(pipeline, raw, most_passes=most_passes, seed=seed, n_jobs=n_jobs, device=device)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
         pipeline, encoder = self._check_learned()
+        unlearned, parts = UnlearnedValues(self), [np.empty((0, len(self.label_encoder)))]
         if isinstance(source, Table | np.ndarray) or is_sparse(source):
-            table = as_table(source)
-            UnlearnedValues(self).count(table).warn()
-            P = np.empty((len(table), len(self.label_encoder)))
-            for rows in slice_rows(table):
-                P[rows] = pipeline.predict(encoder.encode_known(table.take(rows)))
-            return P
-        dataset = ModelDataset(self, source, **{"known_only": True, **options})
-        parts = []
-        for labelled in dataset.rows():
-            dataset.unlearned.count(labelled.table)
-            parts.append(pipeline.predict(encoder.encode_known(labelled.table)))
-        dataset.warn_of_left_out()
-        dataset.unlearned.warn()
-        return np.concatenate(parts) if parts else np.empty((0, len(self.label_encoder)))
+            whole = as_table(source)
+            tables, dataset = (whole.take(rows) for rows in slice_rows(whole)), None
+        else:
+            dataset = ModelDataset(self, source, **{"known_only": True, **options})
+            tables = (labelled.table for labelled in dataset.rows())
+        for table in tables:
+            unlearned.count(table)
+            parts.append(pipeline.predict(encoder.encode_known(table)))
+        if dataset is not None:
+            dataset.warn_of_left_out()
+        unlearned.warn()
+        return np.concatenate(parts)
 
     def _check_learned(self) -> tuple[OnlinePipeline, TableEncoder]:
         if self.pipeline is None or self.encoder is None:
@@ -630,8 +545,7 @@ class Model(Serializable):
         if pipeline is None or encoder is None:
             return None
         if not self._has_counted_all:
-            nothing = Certificate(loss, math.inf, math.inf, self.n_rounds, valid=False)
-            return replace(nothing, reason=_UNCOUNTED)
+            return Certificate(loss, math.inf, math.inf, self.n_rounds, False, _UNCOUNTED)
         return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are", B=B)
 
     @property
@@ -650,14 +564,8 @@ class Model(Serializable):
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
             evidence = pipeline.evidence.suffixes(pipeline.expansion_line)
             B = pipeline.evidence.norm()
-        segments = self.metrics.windows()
-        if n_rows is not None:
-            long_enough = [
-                segment for segment in segments if segment.stop - segment.start >= n_rows
-            ]
-            segments = [*long_enough, *segments[-1:]][:1]
         windows = []
-        for segment in segments:
+        for segment in self.metrics.windows(n_rows):
             start, bound = segment.start, -math.inf
             if start in evidence:
                 bound = evidence[start].lower_bound()
@@ -720,7 +628,6 @@ class Model(Serializable):
         return cls(words.pop("learner"), **words.pop("settings"), **words)
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
         record.config["labels"] = list(map(plain, self.labels))
         record.config["pending"] = [[n, *row.plain()] for n, row in self.pending.items()]
@@ -755,14 +662,3 @@ class Model(Serializable):
         from folklearn.model.display import model_card
 
         return model_card(self)
-
-
-def slice_rows(table: Table) -> Iterator[slice]:
-    """Yield slices of rows that are small enough to be dense."""
-    features = table.features
-    width = len(table.columns) if features is None else features.shape[1]
-    if isinstance(features, SparseRows):
-        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
-    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
-    for start in range(0, len(table), size):
-        yield slice(start, min(start + size, len(table)))

@@ -2,12 +2,12 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import serialization, validation
+from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels, softmax
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
@@ -161,32 +161,27 @@ class OnlinePipeline(Serializable):
 
         Of experts that were judged, as the hold-out weighs them.
         """
-        Z, learner = self.scale(X), self.learner
-        if learner is None or self.batch_fit is not None:
-            return self._predict_fitted(Z)
-        norms, weights = validation.norms(Z), self.holdout.weights(learner)
-        if weights is None:
-            return learner._predict_rows(Z, norms)
-        P = learner._expert_predictions(Z, norms)
-        np.maximum(P, TINY, out=P)
-        mixed: Array = np.tensordot(weights, P, 1)
-        return mixed
+        return self._predict_scaled(self.scale(X), by_holdout=True)
 
     def predict_next(self, X: Any) -> Array:
         """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
-        Z = self.scale(X)
-        if self.learner is None or self.batch_fit is not None:
-            return self._predict_fitted(Z)
-        return self.learner._predict_rows(Z, validation.norms(Z))
+        return self._predict_scaled(self.scale(X))
 
-    def _predict_fitted(self, Z: Any) -> Array:
-        """Return what the fit to all rows predicts, or the only class there is."""
-        if self.learner is None:
+    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
+        if self.learner is None:  # there is one class at most
             return np.ones((len(Z), self.n_classes))
         if isinstance(self.batch_fit, ColumnModel):
             return self.batch_fit.predict(Z)
-        assert self.batch_fit is not None
-        return softmax(Z @ self.batch_fit.T)
+        if self.batch_fit is not None:
+            return softmax(Z @ self.batch_fit.T)
+        norms = validation.norms(Z)
+        weights = self.holdout.weights(self.learner) if by_holdout else None
+        if weights is None:
+            return self.learner._predict_rows(Z, norms)
+        P = self.learner._expert_predictions(Z, norms)
+        np.maximum(P, TINY, out=P)
+        mixed: Array = np.tensordot(weights, P, 1)
+        return mixed
 
     def scale(self, X: Any) -> Any:
         """Return raw rows scaled as if each came next."""
@@ -206,7 +201,7 @@ class OnlinePipeline(Serializable):
         assert isinstance(scaler, OnlineScaler)
         z = scaler.scale_row(x, False)
         if learner is None or self.batch_fit is not None:
-            fitted: Array = self._predict_fitted(z[None])[0]
+            fitted: Array = self._predict_scaled(z[None])[0]
             return fitted
         p = learner._predict(z)
         self._predicted = x, p
@@ -297,12 +292,11 @@ class OnlinePipeline(Serializable):
 
     def n_places(self, X: SparseInput | None = None) -> int:
         """Return the number of columns that occurred in a wide model, or will have with X."""
+        if not isinstance(self.learner, SparseSgd):
+            return 0 if X is None else X.count_columns()
         if X is None:
-            return self.learner.n_columns if isinstance(self.learner, SparseSgd) else 0
-        columns: Any = X.cells.compact().indices
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.n_columns_with(columns)
-        return len(np.unique(columns))
+            return self.learner.n_columns
+        return self.learner.n_columns_with(X.cells.compact().indices)
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
@@ -356,18 +350,12 @@ class OnlinePipeline(Serializable):
         self._share_holdout()
 
     def run(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        late_missing: Sequence[bool] = (),
-        late_numeric: Sequence[bool] = (),
+        self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, **late: Sequence[bool]
     ) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
-        features, as for `grow`. y may be soft labels (T, K): classes beyond `n_classes` are new,
+        features, `late` as for `grow`. y may be soft labels (T, K), with new classes last,
         and known from the first row that gives them, or a later class, probability. Returns P
         (T, K) and u (T,), each row from before its label was learned: P[t, k] is the probability of
         class k if class k is known by then and the example is of a known class, and u[t] that
@@ -376,7 +364,6 @@ class OnlinePipeline(Serializable):
         X = self._check_rows(X)
         labels, soft = encode_labels(y, len(X), self.n_classes)
         weights = validation.weights(weight, len(X))
-        late = {"late_missing": late_missing, "late_numeric": late_numeric}
         return self.run_checked(X, labels, soft, weights, **late)
 
     def run_checked(
@@ -489,25 +476,21 @@ class OnlinePipeline(Serializable):
             loss, self.n_rounds, line, columns, predictor=predictor, B=B
         )
 
-    PARAMS = ("learner", "settings", "B")
+    PARAMS = ("name", "settings", "B")
     COUNTERS = ("n_classes", "n_rounds", "n_new")
-
-    def _word(self, word: str) -> Any:
-        return self.name if word == "learner" else getattr(self, word)
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "scaler": OnlineScaler | SparseScaler, "holdout": HoldoutWeights,
+        "evidence": StreamEvidence, "learner": Learner,
+    }  # fmt: skip
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
         # As small as can be: its parts are replaced by those of the record.
-        name, n_classes = words["learner"], 0 if catalogue.grows(words["learner"]) else 2
+        name, n_classes = words["name"], 0 if catalogue.grows(words["name"]) else 2
         return cls(name, words["settings"], n_features=1, n_classes=n_classes, B=words["B"])
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
-        for name in ("scaler", "holdout", "evidence"):
-            serialization.put_inside(record, name, getattr(self, name))
-        if self.learner is not None:
-            serialization.put_inside(record, "state", self.learner)
         if isinstance(self.batch_fit, ColumnModel):
             record.arrays["fitted_columns"] = self.batch_fit.columns.copy()
             record.arrays["fitted_weights"] = self.batch_fit.weights.copy()
@@ -517,19 +500,16 @@ class OnlinePipeline(Serializable):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self.scaler = scaler = record.inner("scaler", OnlineScaler | SparseScaler)
+        scaler, learner, K = self.scaler, self.learner, self.n_classes
         self.sparse = isinstance(scaler, SparseScaler)
-        self.holdout = record.inner("holdout", HoldoutWeights)
-        self.evidence = record.inner("evidence", StreamEvidence)
-        d, K = sizes = scaler.n_columns, self.n_classes
         if len(self.evidence.numeric) != scaler.n_features or self.evidence.n_classes > K:
             raise StateFileError("an OnlinePipeline state holds evidence of another size")
-        self.learner = record.inner("state", Learner) if "state" in record.config else None
-        if self.learner is None:
+        if learner is None:
             if K >= 2:
                 raise StateFileError("an OnlinePipeline state lacks its learner")
             return
-        if (self.learner.n_features, self.learner.n_classes) != sizes:
+        d = scaler.n_columns
+        if (learner.n_features, learner.n_classes) != (d, K):
             raise StateFileError("an OnlinePipeline state holds a learner of another size")
         if "refitted" in record.arrays:
             self.batch_fit = record.part("refitted", (K, d))

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import utils, validation
+from folklearn.arrays import Array
 from folklearn.batch.penalised import FIRST_RIDGE, MAX_PASSES, fit_penalised
 from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
 from folklearn.errors import InvalidInputError, warn_of_data
@@ -19,6 +20,7 @@ from folklearn.learners.leader import ExpertLearner
 from folklearn.metrics.accumulator import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.readers.table import Table
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows, concatenate
 from folklearn.validation import NO_SOFT_ROWS, Rows
@@ -69,6 +71,19 @@ def refit(
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
         refit_over(pipeline, LocalPasses(rows, engine), **limits)
+
+
+def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **limits: Any) -> None:
+    """Fit rows that a model has learned together: tables, labels and weights; see `refit`."""
+    pipeline, encoder = model.pipeline, model.encoder
+    if pipeline is None or encoder is None:
+        return
+    read = [(rows, model.label_encoder.encode(y, weights)) for rows, y, weights in tables]
+    refit(
+        pipeline,
+        lambda: ((encoder.encode_known(rows), y, weights) for rows, (y, _, weights) in read),
+        **limits,
+    )
 
 
 def refit_over(
@@ -127,7 +142,6 @@ def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
 
 
 def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
-    """Return the same rows, scaled once for all passes if there is memory for them."""
     cached, n_bytes_left = [], _SHARE_OF_MEMORY * utils.bytes_present()
     for batch in rows():
         cached.append(batch)
@@ -176,27 +190,22 @@ class EncodedRows:
     """
 
     def __init__(self, exact: bool | None = None) -> None:
-        self._rows, self.are_kept = BatchBuffer(), exact is not False
-        self._exact, self._n_bytes = exact, 0
+        self._rows, self._exact, self._n_bytes = BatchBuffer(), exact, 0
+        self._max_bytes = _MAX_SHARE_OF_MEMORY * utils.bytes_present()
 
     def add(self, model: "Model", result: PredictionBatch) -> None:
-        """Take rows that were learned."""
         X, targets = result.encoded, result.targets
-        if not self.are_kept or X is None:
+        if self._exact is False or X is None:
             return
         soft = targets if targets.ndim == 2 else NO_SOFT_ROWS
         batch = RawBatch.of(X, result.labels, soft, result.weights)
         self._rows.add(batch)
         if self._exact is None:
-            if isinstance(X, SparseInput):
-                n_columns = len(np.unique(X.cells.compact().indices))
-                n_bytes = sum(array.nbytes for array in X.arrays().values())
-            else:
-                n_columns, n_bytes = X.shape[1] + 1, X.nbytes
-            self._n_bytes += n_bytes + batch.Y.nbytes + batch.weights.nbytes
+            n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
+            self._n_bytes += sum(part.nbytes for part in batch)
             n_weights = len(model.label_encoder) * n_columns
-            if not is_regression_affordable(n_weights, self._n_bytes):
-                self.are_kept, self._rows = False, BatchBuffer()
+            if n_weights > _MAX_WEIGHTS or self._n_bytes > self._max_bytes:
+                self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:
         """Return the regression of all rows, None if they were not kept or have one class."""
