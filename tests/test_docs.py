@@ -58,7 +58,7 @@ INSIDE = {
     "adapters.sklearn_data",
     *(f"model.{name}" for name in ("batch", "encoder", "display", "holdout")),
     *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
-    "model.stream_evidence",
+    *("model.stream_evidence", "model.table_classifier"),
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",

@@ -342,10 +342,9 @@ class RowBuffer(Serializable):
     def add(self, table: Table, labels: Labels) -> None:
         """Keep the end of a table."""
         width, features = len(table.columns), table.features
-        if isinstance(features, SparseRows):
-            width += features.nnz // max(1, len(features))
-        elif features is not None:
-            width += features.shape[1]
+        if features is not None:
+            n_values = features.nnz if isinstance(features, SparseRows) else features.size
+            width += n_values // max(1, len(features))
         self._most = max(1, min(_MAX_ROWS, _MAX_VALUES // max(1, width)))
         last = np.arange(max(0, len(table) - self._most), len(table))  # copies the rows
         if self._rows:

@@ -1,9 +1,7 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
-import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,28 +14,26 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.kernels.blas import OWN
-from folklearn.learners import catalogue
 from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
-from folklearn.model.encoder import EncodedBatch, TableEncoder, slice_rows
+from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import LabelEncoder, encode_labels, plain, unplain
-from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.labels import encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.run import Run, Score
+from folklearn.model.table_classifier import TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record
 from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
-class Model(Serializable):
+class Model(TableClassifier):
     r"""A model that learns rows as they come, and says what it is worth.
 
     It takes what people have: dictionaries, data frames, files. Nothing has to be declared:
@@ -92,107 +88,15 @@ class Model(Serializable):
     >>> model.tell(number, "stay")
     """
 
-    def __init__(
-        self,
-        learner: str = "auto",
-        *,
-        roles: Mapping[str, str] | None = None,
-        crosses: Iterable[Sequence[str]] = (),
-        classes: Iterable[Any] = (),
-        class_weight: Mapping[Any, float] | str | None = None,
-        scale: bool = True,
-        intercept: bool = True,
-        B: float | None = None,
-        windows: bool = False,
-        device: str | None = None,
-        **settings: Any,
-    ) -> None:
-        self.learner_name = learner
-        self.device = OWN if device is None else device
-        # As asked for; what a source decides is forgotten with what was learned from it.
-        self._asked = dict(settings), class_weight, list(classes)
-        self.scale, self.intercept = bool(scale), bool(intercept)
-        self.B = None if B is None else validation.positive("B", B)
-        self.has_window_bounds = bool(windows)
-        self.asked_roles = dict(roles or {})
-        self.crosses = [tuple(pair) for pair in crosses]
-        for name, role in self.asked_roles.items():
-            known_roles.check_known(role, name)
-        self._monitor: Monitor | None = None
-        self._forget()
+    _monitor: Monitor | None = None
 
     def _forget(self) -> None:
-        """Forget what was learned; roles that were asked for, classes and settings stay."""
-        settings, class_weight, classes = self._asked
-        self.settings: dict[str, Any] = dict(settings)
-        self.encoder: TableEncoder | None = None
-        self.pipeline: OnlinePipeline | None = None
-        self.label_encoder, self.is_open = LabelEncoder(class_weight), True
-        self.declare(classes)
+        super()._forget()
         self.hindsight: Regression | None = None
-        self.metrics = Metrics()
-        self.recent = RowBuffer()
+        self.metrics, self.recent = Metrics(), RowBuffer()
         self._n_asked, self.pending = 0, dict[int, PendingPrediction]()
         if self._monitor is not None:
             self._monitor.forget()
-        sizes = 1, max(2, len(self.label_encoder))
-        smallest = catalogue.make(self.learner_name, *sizes, settings, self.device)  # checks them
-        self.max_weight = smallest.max_weight
-
-    def to(self, device: str) -> Self:
-        """Move the sums of the learner to a device, or back to the "cpu", and return the model."""
-        catalogue.make(self.learner_name, 1, 2, {}, device)  # checks the device
-        self.device = device
-        if self.pipeline is not None:
-            self.pipeline.to(device)
-        return self
-
-    def declare(
-        self, classes: Any = (), *, counts: Sequence[int] = (), max_weight: float = 1.0
-    ) -> None:
-        """Make classes known that no row has brought; if all are, none is "unseen".
-
-        With `counts`, how often each class will come, "balanced" weights are decided, and the
-        learner is made for rows of up to `max_weight`; a model that takes classes as they come
-        still does.
-        """
-        labels, pipeline = self.label_encoder, self.pipeline
-        numbers, new, _ = labels.encode(classes)
-        if counts:
-            known = [*labels.kept, *new]
-            heaviest = labels.balance({known[k]: n for k, n in zip(numbers, counts, strict=True)})
-            if pipeline is None and "max_weight" in catalogue.settings_of(self.learner_name):
-                heaviest *= max(1.0, max_weight)
-                self.max_weight = self.settings.setdefault("max_weight", heaviest)
-            if pipeline is not None and self.is_open:
-                return
-        if new and pipeline is not None:
-            pipeline.grow(n_classes=len(labels) + len(new))
-        elif new and not labels:
-            self.is_open = False
-        labels.admit(new)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """The classes known so far."""
-        return tuple(self.label_encoder.kept)
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """The role of every column so far."""
-        return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rows learned."""
-        return 0 if self.pipeline is None else self.pipeline.n_rounds
-
-    @property
-    def unseen_probability(self) -> float:
-        """The probability that the next row is of a class that was never seen."""
-        if not self.is_open:
-            return 0.0
-        return 1.0 if self.pipeline is None else self.pipeline.unseen_probability
 
     # One row at a time.
 
@@ -250,37 +154,6 @@ class Model(Serializable):
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
         self._learn_table(table_from_records([x], [1]), *encoded, x, asked)
-
-    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
-        """Return the probabilities of the classes seen, for a row whose label comes soon.
-
-        They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
-        first class there are none.
-        """
-        pipeline, encoder, labels = self.pipeline, self.encoder, self.label_encoder.kept
-        if pipeline is None or encoder is None:
-            return dict.fromkeys(labels, 1.0 / max(1, len(labels)))
-        row, p = encoder.encode_row(x), None
-        if row is not None:
-            with suppress(InvalidInputError):  # the table below names the column
-                p = pipeline.predict_row(row)
-        if p is None:
-            known = {name: x[name] for name in x if str(name) in encoder.roles}
-            X = encoder.encode_known(table_from_records([known], [1]))
-            p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
-        return dict(zip(labels, p.tolist()))  # noqa: B905 - a fifth of the time here
-
-    def predict_next(self, rows: Any) -> Array:
-        """Return what `predict_proba_one` gives of every row (T, K), one not knowing the others."""
-        table, K = as_table(rows), len(self.label_encoder)
-        if self.pipeline is None or self.encoder is None:
-            return np.full((len(table), K), 1.0 / max(1, K))
-        return self.pipeline.predict_next(self.encoder.encode_known(table))
-
-    def predict_one(self, x: Mapping[Any, Any]) -> Any:
-        """Return the most likely label of a row whose label comes soon, None before any class."""
-        p = self.predict_proba_one(x)
-        return max(p, key=p.__getitem__) if p else None
 
     def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
         """Predict a row whose label comes later; return probabilities and its number.
@@ -396,19 +269,6 @@ class Model(Serializable):
             self._monitor.observe_many(predicted.losses)
         return predicted
 
-    def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
-        """Return a pipeline for rows like these, the first ones."""
-        n_places = max(1, len(encoder.keys), batch.n_first)
-        pipeline = OnlinePipeline(
-            self.learner_name, self.settings, n_features=n_places,
-            n_numbers=len(batch.X.slots) if encoder.sparse else 0, n_classes=len(self.labels),
-            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse, B=self.B,
-            windows=self.has_window_bounds, device=self.device,
-        )  # fmt: skip
-        numeric = encoder.are_numbers([*encoder.keys, *batch.keys], batch.roles)[:n_places]
-        pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
-        return pipeline
-
     # Files and frames.
 
     def run(
@@ -501,24 +361,6 @@ class Model(Serializable):
         unlearned.warn()
         return np.concatenate(parts)
 
-    def _check_learned(self) -> tuple[OnlinePipeline, TableEncoder]:
-        if self.pipeline is None or self.encoder is None:
-            raise InvalidInputError(
-                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
-            )
-        return self.pipeline, self.encoder
-
-    def copy_to_predict(self) -> Self:
-        """Return a copy that predicts as this model does now, and must not learn.
-
-        It costs little and stays as it is while the model goes on in another thread.
-        """
-        copied = self._shallow()
-        copied.label_encoder = self.label_encoder.copy()
-        copied.encoder = copy.deepcopy(self.encoder)
-        copied.pipeline = None if self.pipeline is None else self.pipeline.copy_to_predict()
-        return copied
-
     def predict(self, source: Any, **options: Any) -> list[Any]:
         """Return the most likely label of every row."""
         P = self.predict_proba(source, **options)
@@ -560,18 +402,16 @@ class Model(Serializable):
         linear model that `certificate` is about. `n_rows` asks for one window: the shortest of at
         least as many rows, or of all.
         """
-        pipeline, evidence, B = self.pipeline, {}, math.nan
+        pipeline, sums, B = self.pipeline, {}, math.nan
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            evidence = pipeline.evidence.suffixes(pipeline.expansion_line)
-            B = pipeline.evidence.norm()
-        windows = []
-        for segment in self.metrics.windows(n_rows):
-            start, bound = segment.start, -math.inf
-            if start in evidence:
-                bound = evidence[start].lower_bound()
-            totals = segment.loss, segment.n_errors, segment.weight
-            windows.append(Window(start, segment.stop, *totals, bound, B))
-        return windows
+            sums, B = pipeline.evidence.suffixes(pipeline.expansion_line), pipeline.evidence.norm()
+        return [
+            Window(
+                segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
+                sums[segment.start].lower_bound() if segment.start in sums else -math.inf, B,
+            )
+            for segment in self.metrics.windows(n_rows)
+        ]  # fmt: skip
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
@@ -599,52 +439,22 @@ class Model(Serializable):
 
     # How it is kept.
 
-    PARAMS = (
-        "learner", "settings", "class_weight", "scale", "intercept", "B", "windows", "roles",
-        "crosses",
-    )  # fmt: skip
     COUNTERS = ("_n_asked",)
-    STATE: ClassVar[Mapping[str, type]] = {
-        "recent": RowBuffer, "metrics": Metrics, "is_open": bool, "_monitor": Monitor,
-        "encoder": TableEncoder, "pipeline": OnlinePipeline,
+    STATE: ClassVar[Mapping[str, Any]] = {
+        **TableClassifier.STATE, "recent": RowBuffer, "metrics": Metrics, "_monitor": Monitor
     }  # fmt: skip
-
-    def _word(self, word: str) -> Any:
-        weights = self.label_encoder.class_weight
-        if word == "class_weight" and isinstance(weights, Mapping):
-            return [[plain(label), float(weight)] for label, weight in weights.items()]
-        if word == "class_weight":
-            return weights
-        if word == "roles":
-            return list(self.asked_roles.items())
-        names = {"learner": "learner_name", "windows": "has_window_bounds"}
-        return getattr(self, names.get(word, word))
-
-    @classmethod
-    def _construct(cls, **words: Any) -> Self:
-        if isinstance(words["class_weight"], list):
-            words["class_weight"] = {unplain(label): w for label, w in words["class_weight"]}
-        words["roles"] = dict(words["roles"])
-        return cls(words.pop("learner"), **words.pop("settings"), **words)
 
     def to_record(self) -> Record:
         record = super().to_record()
-        record.config["labels"] = list(map(plain, self.labels))
         record.config["pending"] = [[n, *row.plain()] for n, row in self.pending.items()]
         if self.hindsight is not None:
             record.config["hindsight"] = self.hindsight.numbers()
-        if self.pipeline is None:
-            record.config.pop("encoder", None)
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         for n, x, p, unseen in record.word("pending"):
             self.pending[int(n)] = PendingPrediction(dict(x), np.array(p), unseen)
-        self.label_encoder = LabelEncoder(self.label_encoder.class_weight)
-        self.label_encoder.admit(map(unplain, record.word("labels")))
-        if len(self.label_encoder.numbers) < len(self.label_encoder):
-            raise StateFileError("two classes of a Model state have the same label")
         if "hindsight" in record.config:
             self.hindsight = Regression.of_numbers(record.word("hindsight"))
         if self.recent.rows()[1].max(initial=-1) >= len(self.label_encoder):
