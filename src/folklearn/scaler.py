@@ -120,15 +120,16 @@ class OnlineScaler(Serializable):
         if not scale_row(
             x, self._moments, learn, self.scale, self.intercept, self._first, _MAX_NORM, out
         ):
-            validation.check_context(_fill_gaps(x))
+            validation.check_context(np.where(np.isnan(x), 0.0, x))
         self._count += learn
         return out
 
     @staticmethod
     def check_usable(x: Array) -> None:
         """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
-        if not math.hypot(*_fill_gaps(x)) <= _MAX_NORM:
-            validation.check_context(_fill_gaps(x))
+        x = np.where(np.isnan(x), 0.0, x)
+        if not math.hypot(*x) <= _MAX_NORM:
+            validation.check_context(x)
 
     @property
     def unit(self) -> float:
@@ -159,10 +160,6 @@ class OnlineScaler(Serializable):
         if len(missing) == n_late:
             late[COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
-
-
-def _fill_gaps(x: Array) -> Array:
-    return np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 class FixedScaler:
@@ -321,7 +318,7 @@ class SparseScaler(Serializable):
         self.n_numbers = validation.count("n_numbers", n_numbers, 0, self.n_features)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self._numbers: OnlineScaler | None = None
-        self._grow_numbers(self.n_numbers)
+        self.grow(self.n_features, self.n_numbers)
 
     @property
     def n_columns(self) -> int:
@@ -346,10 +343,7 @@ class SparseScaler(Serializable):
     def grow(self, n_features: int, n_numbers: int) -> None:
         """Make room for columns that were missing in every row so far."""
         self.n_features = validation.count("n_features", n_features, self.n_features)
-        self._grow_numbers(validation.count("n_numbers", n_numbers, self.n_numbers))
-
-    def _grow_numbers(self, n_numbers: int) -> None:
-        self.n_numbers = n_numbers
+        self.n_numbers = validation.count("n_numbers", n_numbers, self.n_numbers)
         if self._numbers is not None:
             self._numbers.grow(n_numbers)
         elif n_numbers:

@@ -381,17 +381,14 @@ class RowBuffer(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        n_bytes: int = sum(
-            sum(map(getsizeof, row)) + sum(map(getsizeof, row.values())) for row, _ in self._rows
-        )
+        n_bytes = sum(sum(map(getsizeof, (*row, *row.values()))) for row, _ in self._rows)
         for table, _ in self._tables:
+            n_bytes += 8 * len(table) * len(table.columns)
             for column in table.columns.values():
                 if isinstance(column, TextColumn):
-                    n_bytes += column.codes.nbytes + sum(map(getsizeof, column.values))
-                else:
-                    n_bytes += column.nbytes
+                    n_bytes += sum(map(getsizeof, column.values))
             if isinstance(table.features, SparseRows):
-                n_bytes += sum(array.nbytes for array in table.features.arrays().values())
+                n_bytes += 16 * table.features.nnz
             elif table.features is not None:
                 n_bytes += table.features.nbytes
         return n_bytes

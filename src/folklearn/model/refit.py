@@ -54,20 +54,17 @@ def refit(
     (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
     next row would be, the constant ten times as large so that the penalty hardly counts for
     it, and the fit predicts until something more is learned; learner and certificate do not
-    change. Without a learner there is nothing to fit. `n_jobs` threads share every pass, -1 for
-    as many as there are cores, with the same result to the last bit; ``device`` is where the
-    sums are made, by default that of the learner.
+    change. `n_jobs` threads share every pass, with the same result to the last bit.
 
-    Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`. It
-    takes memory for K numbers a row and for the values that are not 0; should this machine not
-    have it, nothing is fitted, and a warning says so. It runs in one thread.
+    Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`, in
+    one thread; should memory not suffice, nothing is fitted, and a warning says so.
     """
     engine = MapReduce.from_options(n_jobs, pipeline.device if device is None else device)
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
     if _is_wide(pipeline, engine.device):
-        _refit_wide(pipeline, (_scale_rows(pipeline, *table) for table in tables()), **limits)
+        _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
         refit_over(pipeline, LocalPasses(rows, engine), **limits)
@@ -112,15 +109,14 @@ def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> No
         )
 
 
-def rows_to_fit(pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike) -> Rows:
-    """Return raw rows, which must be dense, as `refit_over` takes them."""
-    return _scale_rows(pipeline, X, y, weight, _INTERCEPT_FACTOR)
-
-
-def _scale_rows(
-    pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike, factor: float = 1.0
+def rows_to_fit(
+    pipeline: OnlinePipeline,
+    X: object,
+    y: ArrayLike,
+    weight: ArrayLike,
+    factor: float = _INTERCEPT_FACTOR,
 ) -> Rows:
-    """Return rows scaled as the next one would be, the constant of dense ones times a factor.
+    """Return raw rows as `refit_over` takes them: scaled, the constant times a factor if dense.
 
     Those of weight 0 are left out: they must not decide the folds.
     """
