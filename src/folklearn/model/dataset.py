@@ -174,10 +174,7 @@ class ModelDataset:
         return asked
 
     def _complete_roles(self, asked: Mapping[str, str]) -> dict[str, str]:
-        """Return the role of every column, in the order of the source; check those asked for.
-
-        Places are opened in this order.
-        """
+        """Return the role of every column, in the order of the source, in which places open."""
         reader, names = self.reader, self.reader.names
         roles = {**asked}
         for name, role in ((self.target, TARGET), (self.weight, WEIGHT)):

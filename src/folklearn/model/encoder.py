@@ -129,10 +129,7 @@ class TableEncoder(Serializable):
     def declare(
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
     ) -> None:
-        """Open the places of all columns, of these categories of each, and of features by number.
-
-        The first categories of all columns come before the second ones.
-        """
+        """Open the places of all columns, of categories (first ones first), and of features."""
         places = _PlaceFinder(self)
         crosses = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         for source in (*self.learned, *crosses):
@@ -151,10 +148,7 @@ class TableEncoder(Serializable):
     def are_numbers(
         self, keys: Iterable[Key], roles: Mapping[str, str] | None = None
     ) -> list[bool]:
-        """Tell of keys whether they hold numbers, which are standardised; others are 0 or 1.
-
-        `roles` are those of further columns.
-        """
+        """Tell of keys, with roles of further columns, whether they are standardised."""
         roles = {**self.roles, **(roles or {})}
         are_numeric = {name: role in (NUMBER, *DATES) for name, role in roles.items()}
         for a, b in self.crosses:
@@ -441,10 +435,7 @@ class _PlaceFinder:
         return self.find(key, row)
 
     def ordered(self) -> tuple[list[Key], Any, int]:
-        """Return new keys as row after row needs them, the order of all places, and `n_first`.
-
-        The order is None if it is theirs already.
-        """
+        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
         n, rows = len(self._known), [row for _, row in self.new.values()]
         keys = sorted(self.new, key=lambda key: self.new[key][1])
         order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]

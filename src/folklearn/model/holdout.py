@@ -189,9 +189,6 @@ class HoldoutWeights(Serializable):
 
 
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
-    """Return the rows that a scaler and a learner of `n_classes` could have seen.
-
-    Columns that came later are left out, and so are rows of later classes, and of weight 0.
-    """
+    """Return the rows of weight that a scaler and a learner of `n_classes` could have seen."""
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
     return batch.resize(scaler.n_features, n_classes).take(~is_later & (batch.weights > 0.0))

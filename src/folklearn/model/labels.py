@@ -56,10 +56,7 @@ class LabelEncoder:
         return max([1.0, *weights.values()])
 
     def read(self, y: Any) -> tuple[int | Array, Sequence[Any]]:
-        """Return the number of a label, and which labels of it are new.
-
-        A new label has the next number. A mapping becomes a soft label, the new ones last.
-        """
+        """Return the number of a label, or a soft label, and its new labels, which come last."""
         if isinstance(y, Mapping):
             return self._read_soft(y)
         label = self._check_label(y)
@@ -149,10 +146,7 @@ class LabelEncoder:
         return np.array([self.numbers.get(label, -1) for label in y])
 
     def _read_soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
-        """Return the probabilities of the known labels, then those of the new ones.
-
-        A new label without probability was not seen, and is left out.
-        """
+        """Return a soft label; a new label without probability was not seen."""
         soft, new = [0.0] * len(self.kept), []
         for label, value in y.items():
             label = self._check_label(label)
@@ -216,11 +210,7 @@ def unplain(entry: Any) -> Any:
 
 
 def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
-    """Return checked labels (T,) and soft ones (T, K), one of which is empty or all -1.
-
-    `n_classes` are known before. A new class must have the next number; a soft label may bring
-    several.
-    """
+    """Return checked labels (T,) and soft ones (T, K); a new class has the next number."""
     if np.ndim(y) != 2:
         labels, soft = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
         known = np.maximum.accumulate(np.concatenate([[n_classes], labels + 1]))

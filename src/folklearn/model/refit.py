@@ -116,10 +116,7 @@ def rows_to_fit(
     weight: ArrayLike,
     factor: float = _INTERCEPT_FACTOR,
 ) -> Rows:
-    """Return raw rows as `refit_over` takes them: scaled, the constant times a factor if dense.
-
-    Those of weight 0 are left out: they must not decide the folds.
-    """
+    """Return raw rows of positive weight, scaled, the constant times a factor if dense."""
     Z, intercept = pipeline.scale(X), pipeline.intercept_column
     if factor != 1.0 and intercept is not None:
         Z[:, intercept] *= factor

@@ -100,10 +100,7 @@ def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
 
 
 def of_rows(table: Table) -> dict[str, str]:
-    """Return the roles of columns that have a value, in the order of `of_first_values`.
-
-    As in `of_value`, and unlike in a file, a text of digits is a category.
-    """
+    """Return the roles of columns that have a value; a text of digits is a category."""
     roles = {}
     for _, name in _find_first_values(table):
         column = table.columns[name]

@@ -300,11 +300,7 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
 
 
 def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
-    """Compare the loss of the last eighth of the rows with that of the three eighths before.
-
-    They differ if their means are more than three standard errors apart, by the spread of the
-    segments.
-    """
+    """Compare the last eighth of the rows with the three eighths before, by standard errors."""
     n_rows = segments[-1]["stop"] if segments else 0
     starts = [segment["start"] / n_rows for segment in segments]
     first, last = np.searchsorted(starts, [_HALF, _RECENT]).tolist()
