@@ -218,7 +218,7 @@ class Metrics(Serializable):
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
         self._pending: list[tuple[Any, ...]] = []  # rows that came one by one, not counted yet
-        self._absent: Array = np.zeros(0)
+        self._absent, self._n_known = np.zeros(0), 0  # of rows that came one by one
 
     @property
     def holdout_loss(self) -> float:
@@ -247,11 +247,10 @@ class Metrics(Serializable):
 
         Rows are counted in batches: a kernel call for each would cost more than learning it.
         """
-        pending = self._pending
         # With a new place or class rows have other sizes, and an empty place may hold numbers.
-        if absent is not self._absent or (pending and pending[-1][0].size != p.size):
+        if absent is not self._absent or p.size != self._n_known:
             self._count_pending()
-        self._absent = absent
+            self._absent, self._n_known = absent, p.size
         self._pending.append((p, unseen, label, weight, holdout, row))
         if len(self._pending) >= _MAX_PENDING_ROWS:
             self._count_pending()
