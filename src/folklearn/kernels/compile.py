@@ -47,15 +47,20 @@ _COMPILE_SYMBOL = "folklearn_compile"
 _SECONDS_TO_INTERRUPT = 0.05  # after a compilation, by when its kernel goes on
 
 
+def _is_ours(compilation: Any) -> bool:
+    # A function that was made by `exec` may have no module.
+    return str(compilation.data["dispatcher"].py_func.__module__).startswith("folklearn.")
+
+
 class _CompilerListener(event.Listener):  # type: ignore[misc]
     """Tells `Compilation` when Numba compiles, not loads, a kernel of this library."""
 
     def on_start(self, compilation: Any) -> None:
-        if compilation.data["dispatcher"].py_func.__module__.startswith("folklearn."):
+        if _is_ours(compilation):
             COMPILATION.begin()
 
     def on_end(self, compilation: Any) -> None:
-        if compilation.data["dispatcher"].py_func.__module__.startswith("folklearn."):
+        if _is_ours(compilation):
             COMPILATION.end()
 
 
@@ -115,6 +120,15 @@ def fast_kernel(function: Callable[..., Any]) -> Any:
 def inner_kernel(function: Callable[..., Any]) -> Any:
     """Compile into the kernels that call the function; called from Python it is plain Python."""
     return register_jitable(**_STRICT, **_WITHIN_KERNELS)(function)
+
+
+def helper_kernel(function: Callable[..., Any]) -> Any:
+    """Compile once for all kernels that call the function, which Python cannot.
+
+    Of an `inner_kernel` Numba makes a copy for every set of options of its callers; of this one for
+    every constant that it is called with.
+    """
+    return jit(function, **_STRICT, **_WITHIN_KERNELS)
 
 
 def inline_kernel(function: Callable[..., Any]) -> Any:

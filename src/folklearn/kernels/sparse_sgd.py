@@ -155,7 +155,7 @@ def learn(
         standing[LOSSES, e] += lost[e]
     _descend(table, entries, values, experts, Q, squares)
     mixture[WEIGHED] += 1.0
-    share_weights(standing[WEIGHTS], lost, mixture[WEIGHED])
+    share_weights(standing[WEIGHTS], lost, 1.0 / (mixture[WEIGHED] + 1.0))
     return loss
 
 

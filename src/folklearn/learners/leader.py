@@ -18,6 +18,7 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
 from folklearn.kernels import experts as panel
+from folklearn.kernels import leaders
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting
@@ -193,12 +194,8 @@ class ExpertLearner(Learner):
 
     def _settle(self) -> None:
         """Do what is due: rows enter sums, leaders are refreshed, room is made, experts retire."""
-        if self._sums is None:
-            panel.settle(self._state.memo, self._state.plan)
-        else:
-            self._sums.settle(self._state)
         state = self._state
-        if state.plan[panel.ACT]:
+        if state.settle(self._sums):
             room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
             hopeless = np.isin(np.arange(state.spec.n_experts), list(state.find_hopeless()))
             stays = ~hopeless | self._worth_keeping(hopeless, state["weights"])
@@ -279,7 +276,7 @@ class ExpertLearner(Learner):
             sums.flush(state)
             return sums
         with threads_for(self.n_classes * self.n_features):
-            panel.flush(state.memo, state.plan)
+            leaders.flush(state.memo, state.plan)
         return state
 
     def curvature(self) -> Array:
@@ -288,8 +285,8 @@ class ExpertLearner(Learner):
         sums, rows = state.quadratic(0), _kept_rows(state)
         W = state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
-            panel.flush(state.memo, state.plan)
-            panel.add_expanded(*sums, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
+            leaders.flush(state.memo, state.plan)
+            leaders.add_expanded(*sums, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
         K, d = self.n_classes, self.n_features
         classes = np.zeros((K, d, d))
         for i, j, block in zip(*np.triu_indices(K, 1), sums.blocks(), strict=True):
@@ -336,10 +333,9 @@ class ExpertLearner(Learner):
         larger = self._larger(**sizes)
         state = self._whole_state()
         with threads_for(self.n_classes * self.n_features):
+            leaders.flush(state.memo, state.plan)
             if larger.n_classes > self.n_classes:
-                panel.prove_kept(state.memo, state.plan)
-            else:
-                panel.flush(state.memo, state.plan)
+                leaders.prove_kept(state.memo, state.plan)
         larger._state = state.like(d=larger.n_features, K=larger.n_classes)
         larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         larger._folklore = None if self._folklore is None else self._folklore.grown(**sizes)
