@@ -23,7 +23,7 @@ from numba import carray
 from folklearn.kernels.blas import address
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.evidence import N_TOTALS
-from folklearn.kernels.simplex import exp_all
+from folklearn.kernels.simplex import softmax_each
 
 # Sizes, fixed when a panel is made.
 (
@@ -105,26 +105,6 @@ def table(memo, plan, section):
 def target(label, soft, i):
     """Return y_i, of a class or, if that is -1, of a soft label."""
     return soft[i] if label < 0 else (1.0 if i == label else 0.0)
-
-
-@helper_kernel
-def softmax_each(z, K, p, powers):
-    """Shift each expert's logits so that the largest is 0; write their softmax."""
-    n = z.shape[0]
-    for first in range(0, n, K):
-        top = z[first]
-        for c in range(first + 1, first + K):
-            top = z[c] if z[c] > top else top
-        for c in range(first, first + K):
-            z[c] -= top
-    exp_all(z, p, powers)
-    for first in range(0, n, K):
-        total = 0.0
-        for c in range(first, first + K):
-            total += p[c]
-        scale = 1.0 / total
-        for c in range(first, first + K):
-            p[c] *= scale
 
 
 @helper_kernel
@@ -213,18 +193,10 @@ def _predict(memo, plan, folklore_p, x, out):
         last, unit = W[d], memo[plan[CONSTANTS_AT] + UNIT]
         for c in range(width):
             z[c] = last[c] * unit
-        j = 0
-        while j + 4 <= d:
-            w0, w1, w2, w3 = W[j], W[j + 1], W[j + 2], W[j + 3]
-            x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for j in range(d):
+            row, factor = W[j], x[j]
             for c in range(width):
-                z[c] += (w0[c] * x0 + w1[c] * x1) + (w2[c] * x2 + w3[c] * x3)
-            j += 4
-        while j < d:
-            w0, x0 = W[j], x[j]
-            for c in range(width):
-                z[c] += w0[c] * x0
-            j += 1
+                z[c] += row[c] * factor
         powers = carray(address(memo, plan[POWERS_AT]), (width,), np.int64)
         softmax_each(z, K, vector(memo, plan, PREDICTED_AT)[:width], powers)
         if plan[FOLKLORE]:
@@ -257,28 +229,21 @@ def _track(memo, plan, x, label, soft, weight):
         for i in range(K):
             steps[e * K + i] = rate * (predicted[at + e * K + i] - target(label, soft, i))
     width = n_plain * K
-    for j in range(d):
-        row, factor = W[j], x[j]
-        for c in range(width):
-            row[at + c] -= factor * steps[c]
-    row = W[d]
-    for e in range(n_plain):
-        for c in range(e * K, (e + 1) * K):
-            row[at + c] -= biased[e] * steps[c]
-    if n_adaptive == 0:
-        return
     squares = table(memo, plan, SQUARES_AT)
     for j in range(d + 1):
-        row, sums = W[j], squares[j]
-        for e in range(n_adaptive):
-            factor = x[j] if j < d else biased[n_plain + e]
-            rate = rates[n_plain + e]
-            if factor == 0.0:
-                continue
-            for i in range(e * K, (e + 1) * K):
-                slope = factor * steps[width + i]
-                sums[i] += slope * slope
-                row[at + width + i] -= rate * slope / math.sqrt(max(sums[i], _TINY_STEP))
+        row, factor = W[j], x[j] if j < d else 1.0
+        if j == d:
+            for e in range(n_trackers):
+                for c in range(e * K, (e + 1) * K):
+                    steps[c] *= biased[e]
+        for c in range(width):
+            row[at + c] -= factor * steps[c]
+        for e in range(n_plain, n_trackers):
+            for c in range(e * K, (e + 1) * K):
+                slope = factor * steps[c]
+                squares[j, c - width] += slope * slope
+                root = math.sqrt(max(squares[j, c - width], _TINY_STEP))
+                row[at + c] -= rates[e] * slope / root
 
 
 @inner_kernel

@@ -7,9 +7,9 @@
 import numpy as np
 from numba import carray
 
-from folklearn.kernels.blas import address
+from folklearn.kernels.blas import PLAIN, TRANSPOSED, address, gemm
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
-from folklearn.kernels.evidence import N_TOTALS, add_rows, block_rows
+from folklearn.kernels.evidence import N_TOTALS, add_products, block_rows, expand_rows
 from folklearn.kernels.experts import (
     BEST,
     CERTIFIED,
@@ -35,10 +35,8 @@ from folklearn.kernels.experts import (
     TOTALS_AT,
     W_AT,
     WEIGHTS_AT,
-    table,
-    vector,
 )
-from folklearn.kernels.newton import factor_ridge, linear_logits, walk
+from folklearn.kernels.newton import factor_ridge, new_matrix, walk
 
 STEPS_OF_NEWTON = 2
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
@@ -75,26 +73,32 @@ def _sum_of(memo, plan, s):
 def _mode(memo, plan, e):
     """Return the weights (K, d) of a linear expert."""
     d, K = plan[FEATURES], plan[CLASSES]
-    W, mode = table(memo, plan, W_AT), np.empty((K, d))
+    mode, width = new_matrix(K, d), plan[W_AT + 2] * K
     for i in range(K):
         for j in range(d):
-            mode[i, j] = W[j, e * K + i]
+            mode[i, j] = memo[plan[W_AT] + j * width + e * K + i]
     return mode
 
 
 @shared_kernel("void(matrix, matrix, vector, matrix, matrix, matrix, vector, vector, f8)")
 def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
     """Add rows expanded at the model W, in blocks."""
-    block = block_rows(X.shape[1])
-    labels = np.full(block, -1)
+    d, K = X.shape[1], W.shape[0]
+    block = block_rows(d)
+    labels = np.empty(block, np.int64)
+    for t in range(block):
+        labels[t] = -1
     for start in range(0, X.shape[0], block):
         stop = min(start + block, X.shape[0])
-        Z = np.empty((stop - start, W.shape[0]))
-        linear_logits(X[start:stop], W, Z)
-        add_rows(
-            S, G, totals, Z, X[start:stop], labels[: stop - start], Y[start:stop],
-            weights[start:stop], norms[start:stop], B,
+        m = stop - start
+        Z, residuals, coefficients = new_matrix(m, K), new_matrix(m, K), new_matrix(m, S.shape[0])
+        gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, start * d, d, 0.0, Z, 0, K)
+        expand_rows(
+            Z, labels, Y[start:stop], weights[start:stop], norms[start:stop], B,
+            coefficients, residuals, totals,
         )  # fmt: skip
+        add_products(S, coefficients, X[start:stop])
+        gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, start * d, d, residuals, 0, K, 1.0, G, 0, d)
 
 
 @inner_kernel
@@ -129,9 +133,9 @@ def prove_kept(memo, plan):
 
 
 @inner_kernel
-def skip_refresh(shares, plan, e):
+def skip_refresh(share, plan, e):
     """Tell whether a mode is left out of a refresh, because it has next to no weight."""
-    idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
+    idle = share < _IDLE and e != plan[BEST] and e < plan[RIDGES]
     return idle and plan[REFRESHES] % _SELDOM != 0
 
 
@@ -152,32 +156,33 @@ def _move_modes(memo, plan, s, first_mode, stop_mode, at, X, Y, weights, norms):
     K = plan[CLASSES]
     n = (K - 1) * plan[FEATURES]
     S, G, _ = _sum_of(memo, plan, s)
-    shares, ridges = vector(memo, plan, WEIGHTS_AT), vector(memo, plan, RIDGES_AT)
-    place = table(memo, plan, W_AT)
-    curved, unused, H = S.copy(), np.empty((K, plan[FEATURES])), np.empty((n, n))
+    width = plan[W_AT + 2] * K
+    curved, unused, H = S.copy(), new_matrix(K, plan[FEATURES]), new_matrix(n, n)
     add_expanded(
         curved, unused, np.empty(N_TOTALS), _mode(memo, plan, at), X, Y, weights, norms, 0.0
     )
     for e in range(first_mode, stop_mode):
-        if skip_refresh(shares, plan, e) or not factor_ridge(curved, ridges[e], K, H):
+        ridge = memo[plan[RIDGES_AT] + e]
+        share = memo[plan[WEIGHTS_AT] + e]
+        if skip_refresh(share, plan, e) or not factor_ridge(curved, ridge, K, H):
             continue
         W = _mode(memo, plan, e)
-        walk(S, G, ridges[e], H, X, Y, weights, STEPS_OF_NEWTON, W)
+        walk(S, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
         for i in range(K):
             for j in range(W.shape[1]):
-                place[j, e * K + i] = W[i, j]
+                memo[plan[W_AT] + j * width + e * K + i] = W[i, j]
         if plan[RIDGES] <= e < plan[RIDGES] + plan[CERTIFIED]:
             B = memo[plan[CLASSES_AT] + e - plan[RIDGES]]
-            ridges[e] = next_certificate_ridge(ridges[e], W, B)
+            memo[plan[RIDGES_AT] + e] = next_certificate_ridge(ridge, W, B)
 
 
 @kernel
 def refresh(memo, plan):
     """Move the modes of all ridges to where everything seen puts them."""
-    losses, n_modes = vector(memo, plan, LOSSES_AT), plan[RIDGES] + plan[CERTIFIED]
+    losses, n_modes = plan[LOSSES_AT], plan[RIDGES] + plan[CERTIFIED]
     best = 0
     for e in range(1, n_modes):
-        best = e if losses[e] < losses[best] else best
+        best = e if memo[losses + e] < memo[losses + best] else best
     plan[BEST] = best
     plan[REFRESHES] += 1
     X, Y, weights, norms = _rows_of(memo, plan, KEPT_X_AT, 0, plan[N_KEPT])
@@ -189,14 +194,13 @@ def refresh_forgetting(memo, plan, f):
     """Discount the sum of a leader that forgets, and learn the rows of the last period."""
     n_modes = plan[RIDGES] + plan[CERTIFIED]
     s, e = (1 + plan[CERTIFIED] if n_modes > 0 else 0) + f, n_modes + f
-    forgetting = table(memo, plan, FORGETTING_AT)[f]
+    at = plan[FORGETTING_AT] + 2 * f
+    period, keep = memo[at + PERIOD], memo[at + KEEP]
     S, G, totals = _sum_of(memo, plan, s)
     stop = plan[POSITION]
-    X, Y, weights, norms = _rows_of(
-        memo, plan, RECENT_X_AT, stop - int(forgetting[PERIOD]), stop
-    )
-    S *= forgetting[KEEP]
-    G *= forgetting[KEEP]
-    totals *= forgetting[KEEP]
+    X, Y, weights, norms = _rows_of(memo, plan, RECENT_X_AT, stop - int(period), stop)
+    S *= keep
+    G *= keep
+    totals *= keep
     _move_modes(memo, plan, s, e, e + 1, e, X, Y, weights, norms)
     add_expanded(S, G, totals, _mode(memo, plan, e), X, Y, weights, norms, 0.0)

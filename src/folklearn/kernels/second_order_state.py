@@ -50,14 +50,15 @@ from folklearn.kernels.prediction_rules import (
     small_arrays,
 )
 from folklearn.kernels.second_order import (
-    FRESH,
     SPARE,
     absorb,
     memo_offsets,
     norm,
-    open_memo,
+    offsets_of,
     predict_round,
     update_round,
+    view_matrix,
+    view_vector,
 )
 from folklearn.kernels.simplex import helmert
 
@@ -184,7 +185,10 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     T, d = X.shape
     n = S.shape[0]
     k = n // d
-    totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
+    at_theta, at_seen, _, _, _, at_room, at_nodes = offsets_of(d, k)
+    totals, constants = view_vector(memo, 0, N_TOTALS), view_vector(memo, N_TOTALS, N_CONSTANTS)
+    theta, room = view_vector(memo, at_theta, n), view_matrix(memo, at_room, 2, n)
+    nodes = view_matrix(memo, at_nodes, (memo.shape[0] - at_nodes) // k, k)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -203,11 +207,12 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         )  # fmt: skip
         if not learning:
             continue
-        seen[FRESH] = 0.0
+        memo[at_seen + d] = 0.0
         if not absorb(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
-            totals[:] = totals_before
+            for i in range(N_TOTALS):
+                totals[i] = totals_before[i]
             run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
-            seen[FRESH] = 0.0
+            memo[at_seen + d] = 0.0
 
 
 class SecondOrderState:

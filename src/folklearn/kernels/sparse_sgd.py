@@ -19,8 +19,9 @@ import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.evidence import count_row
-from folklearn.kernels.experts import loss_of, mix, share_weights, softmax_each, target
+from folklearn.kernels.experts import loss_of, mix, share_weights, target
 from folklearn.kernels.hash_index import enter, find
+from folklearn.kernels.simplex import softmax_each
 
 ROOT, WHOLE, CONSTANT, DUAL = range(4)
 KIND, RATE, OFFSET = range(3)  # columns of what is said of an expert

@@ -135,9 +135,8 @@ class ExpertSums:
         best = int(np.argmin(state["losses"][: spec.n_modes]))
         plan[experts.BEST] = best
         plan[experts.REFRESHES] += 1
-        some = [
-            e for e in range(spec.n_modes) if not leaders.skip_refresh(state["weights"], plan, e)
-        ]
+        shares = enumerate(state["weights"][: spec.n_modes])
+        some = [e for e, share in shares if not leaders.skip_refresh(share, plan, e)]
         ridges = state["ridges"]
         W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
         kept = self._kept_rows(state)
