@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, potrf, potrs
-from folklearn.kernels.compile import helper_kernel, inner_kernel, shared_kernel
+from folklearn.kernels.compile import helper_kernel, shared_kernel
 from folklearn.kernels.simplex import softmax_each
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
@@ -29,7 +29,7 @@ def pair_at(i, j, K):
 
 @helper_kernel
 def new_matrix(m, n):
-    """Return an array of shape (m, n), of which a kernel would compile a copy wherever it is made."""
+    """Return an empty matrix: `np.empty` is compiled anew for all options of callers."""
     return np.empty((m, n))
 
 

@@ -114,7 +114,7 @@ def _open_block(S, theta, X, P, C, q):
 @kernel
 def _learn_block(
     C, q, G, c, constants, nodes, norms, mean,
-    labels, soft, weights, learning, totals, out, losses,
+    labels, soft, weights, learning, totals, out,
 ):  # fmt: skip
     """Step 2: the sequential part. Overwrites C by E; writes G and c for `absorb`."""
     b = norms.shape[0]
@@ -136,9 +136,7 @@ def _learn_block(
         if not learning:
             continue
         y = soft[i] if labels[i] < 0 else no_label
-        losses[i] = learn(
-            constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals
-        )
+        learn(constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals)
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
         for s in range(k):
@@ -165,18 +163,18 @@ def _learn_block(
 
 
 @kernel
-def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
     """Predict the rows from start to before stop one by one, and learn them."""
     no_label = np.empty(0)
     for t in range(start, stop):
         predict_round(S, memo, X[t], out[t])
         if learning:
             y = soft[t] if labels[t] < 0 else no_label
-            losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t])
+            update_round(S, memo, X[t], labels[t], y, weights[t])
 
 
 @kernel
-def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losses):
+def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
     A block that rounding would spoil is learned again row by row, where single rounds are lost
@@ -203,7 +201,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         _learn_block(
             Cm, q[:m], Gm, c[:m], constants, nodes, norms[start:stop], norm(theta),
             labels[start:stop], soft[start:stop] if soft.shape[0] > 0 else soft,
-            weights[start:stop], learning, totals, out[start:stop], losses[start:stop],
+            weights[start:stop], learning, totals, out[start:stop],
         )  # fmt: skip
         if not learning:
             continue
@@ -211,7 +209,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         if not absorb(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
             for i in range(N_TOTALS):
                 totals[i] = totals_before[i]
-            run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
+            run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out)
             memo[at_seen + d] = 0.0
 
 
@@ -278,7 +276,7 @@ class SecondOrderState:
         T = len(X)
         no_soft = np.empty((0, self.k + 1))
         labels = np.zeros(T, np.int64)
-        return self.run(X, norms, labels, no_soft, np.zeros(T), learning=False)[0]
+        return self.run(X, norms, labels, no_soft, np.zeros(T), learning=False)
 
     def run(
         self,
@@ -291,8 +289,8 @@ class SecondOrderState:
         *,
         block: int = 0,
         learning: bool = True,
-    ) -> tuple[Array, Array]:
-        """Predict, then learn, row by row; return p (T, K) and the losses (T,).
+    ) -> Array:
+        """Predict, then learn, row by row; return p (T, K).
 
         Blocks are as long as is fastest, or of `block` rounds: of 1, bytes are those of the loop.
         """
@@ -301,20 +299,20 @@ class SecondOrderState:
         # Whole blocks per chunk, so that the chunks do not change the result.
         chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (self.k + 2.0) + 5e4) / b))
         out = np.empty((T, self.k + 1))
-        losses = np.empty(T)
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
             labelled = labels[rows], soft[rows] if len(soft) else soft, weights[rows]
-            results = learning, out[rows], losses[rows]
             with threads_for(n):
                 if b == 1:
                     m = rows.stop - rows.start
-                    run_loop(self.S, self.memo, X[rows], *labelled, 0, m, *results)
+                    run_loop(self.S, self.memo, X[rows], *labelled, 0, m, learning, out[rows])
                 else:
-                    run_rounds(self.S, self.memo, X[rows], norms[rows], *labelled, b, *results)
+                    run_rounds(
+                        self.S, self.memo, X[rows], norms[rows], *labelled, b, learning, out[rows]
+                    )
             if report is not None:
                 report(rows.stop)
-        return out, losses
+        return out
 
     def mean(self) -> Array:
         """Return the minimiser of the surrogate sum as W (K, d)."""

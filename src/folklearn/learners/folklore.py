@@ -101,7 +101,7 @@ class SecondOrderLearner(Learner):
 
     def _run(self, rows: Rows, report: Report | None) -> Array:
         if self.memory is None and not isinstance(rows.X, SparseRows):
-            return self._state.run(*rows, report)[0]  # which has chunks of its own
+            return self._state.run(*rows, report)  # which has chunks of its own
         return super()._run(rows, report)
 
     def _rows_at_once(self, rows: Rows) -> int:
@@ -109,7 +109,7 @@ class SecondOrderLearner(Learner):
         return self._period - self.n_rounds % self._period if self.memory else sys.maxsize
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        P[:] = self._state.run(*rows)[0]
+        P[:] = self._state.run(*rows)
         self._forget()
 
     @property

@@ -137,7 +137,7 @@ class Ogd(ProperLearner):
         X, _, labels, soft, weights = rows
         ogd_rounds(
             self._W, self._totals, self._work, X, labels, soft, weights,
-            self.B, self._rate, self._decay, P, np.empty(len(P)),
+            self.B, self._rate, self._decay, P,
         )  # fmt: skip
         self._n_rounds += len(X)
 
