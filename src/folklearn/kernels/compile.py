@@ -8,7 +8,10 @@ Numba compiles a `kernel` into every kernel that calls it, again and again. A `s
 compiled once, when it is first called: callers, which may themselves be compiled, hold the name
 of a cell with its address. So what a call does not use is not compiled, and the result of a fast
 kernel has the same last bit in every caller. With plain kernels instead, the first prediction and
-update of `auto` compiled for 46 seconds instead of 15, those of `Folklore` for 20 instead of 7.
+update of `auto` compiled three times as long.
+
+What else is slow to compile: `a[:] = b` for two arrays takes three seconds, because of its error
+message; a loop 10 ms, an element of an array 2 ms.
 """
 
 import _thread

@@ -150,17 +150,17 @@ def weigh_rounds(weights, totals, losses, counted, share, t, scale, before):
 
     Those that are `counted` are numbered from t + 1 on. Write the weights before each, (E, T).
     """
+    charged = np.empty(weights.shape[0])
     for s in range(losses.shape[1]):
-        before[:, s] = weights
-        totals += losses[:, s]
-        if not counted[s]:
-            continue
-        t += 1
-        if share:
-            share_weights(weights, scale * losses[:, s], 1.0 / (t + 1.0))
-        else:
-            weights[:] = 1.0
-            share_weights(weights, scale * totals, 0.0)
+        for e in range(weights.shape[0]):
+            before[e, s] = weights[e]
+            totals[e] += losses[e, s]
+            charged[e] = scale * (losses[e, s] if share else totals[e])
+        if counted[s]:
+            t += 1
+            if not share:
+                weights[:] = 1.0
+            share_weights(weights, charged, 1.0 / (t + 1.0) if share else 0.0)
     return t
 
 
