@@ -54,7 +54,6 @@ class Tracker(NamedTuple):
     biased: bool = False
 
     def name(self, unit: float) -> str:
-        """Return the tracker in words."""
         kind, rate = (
             ("AdaGrad", self.rate * unit) if self.adaptive else ("tracker", self.rate * unit**2)
         )
@@ -92,7 +91,6 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_experts(self) -> int:
-        """All experts."""
         return len(self.numbers["experts"])
 
     @property
@@ -128,11 +126,9 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_expanded(self) -> int:
-        """Sums that rows enter as they come."""
         return 1 + len(self.classes) if self.n_modes else 0
 
     def names(self) -> list[str]:
-        """Return the experts in words."""
         unit2 = self.unit**2
         names = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
         names += [f"leader of the class B = {B:g}" for B in self.classes]
@@ -210,7 +206,6 @@ class ExpertState:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """The length of every axis."""
         spec = self.spec
         numbers = {kind: len(numbers) for kind, numbers in spec.numbers.items()}
         return numbers | {

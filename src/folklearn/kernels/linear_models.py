@@ -143,7 +143,6 @@ def _add_row(W, indices, values, r):
 
 @fast_kernel
 def _sparse_logits(W, indices, values, z):
-    """Write W' x."""
     for k in range(z.shape[0]):
         z[k] = 0.0
     for a in range(indices.shape[0]):

@@ -31,7 +31,6 @@ LOSS, WEIGHED = range(2)  # of the mixture: its loss, and its rounds of positive
 
 @fast_kernel
 def _logits(table, entries, values, experts, Z):
-    """Write the logits (E, K) of every expert."""
     E, K = Z.shape
     for e in range(E):
         for k in range(K):

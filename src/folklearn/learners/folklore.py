@@ -117,13 +117,11 @@ class SecondOrderLearner(Learner):
         return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
 
     def _forget(self) -> None:
-        """Discount all examples if a period is over."""
         if self.memory is not None and self.n_rounds % self._period == 0:
             self._state.discount(math.exp(-self._period / self.memory))
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
         return int(self._state.totals[ROUNDS])
 
     @property
@@ -133,11 +131,9 @@ class SecondOrderLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of the state."""
         return self._state.S.nbytes + self._state.memo.nbytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state of such a learner takes at other sizes."""
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:

@@ -204,7 +204,6 @@ class ExpertLearner(Learner):
             self._go()
 
     def _keep(self, experts: list[int], room: int | None = None) -> None:
-        """Retire all other experts."""
         if self._sums is not None:
             self._sums = self._sums.only(self._state.sums_of(experts))
         self._state = self._state.like(experts=experts, room=room)
@@ -213,7 +212,6 @@ class ExpertLearner(Learner):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far."""
         return int(self._state.plan[panel.ROUNDS])
 
     def _word(self, word: str) -> Any:
@@ -343,7 +341,6 @@ class ExpertLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of the state."""
         folklore = 0 if self._folklore is None else self._folklore.n_bytes
         sums = 0 if self._sums is None else self._sums.n_bytes
         return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums
@@ -475,7 +472,6 @@ class Leader(ExpertLearner):
         self._start(spec, device=device)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state takes at other sizes."""
         sums = 1 + len(self.classes)
         rows = self.kept * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + rows))

@@ -142,7 +142,6 @@ class Ogd(ProperLearner):
         self._n_rounds += len(X)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         larger._W[: self.n_classes, : self.n_features] = self._W
         larger._totals[:] = self._totals

@@ -61,7 +61,6 @@ class ExpertSums:
         return sums
 
     def copy(self) -> "ExpertSums":
-        """Return the same in tensors of its own."""
         other = copy.copy(self)  # the kept rows are never written to
         other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
         return other
@@ -76,7 +75,6 @@ class ExpertSums:
 
     @property
     def n_bytes(self) -> int:
-        """The memory that the sums take."""
         return sum(part.nbytes for part in (self.S, self.G, self.totals))
 
     def quadratic(self, place: int) -> Quadratic:
