@@ -140,13 +140,12 @@ def skip_refresh(share, plan, e):
 
 
 @inner_kernel
-def next_certificate_ridge(ridge, W, B):
-    """Return the next ridge of a certificate, so that W comes to lie near the class of B."""
-    square = 0.0
-    for i in range(W.shape[0]):
-        for j in range(W.shape[1]):
-            square += W[i, j] * W[i, j]
-    ratio = min(max(square / (W.shape[0] * B * B), 1.0 / _STEERING), _STEERING)
+def next_certificate_ridge(ridge, ratio):
+    """Return the next ridge of a certificate, so that W comes to lie near the class of B.
+
+    The ratio is that of |W|_F^2 to K B^2.
+    """
+    ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
     return min(max(ridge * ratio, _LEAST_RIDGE), _MOST_RIDGE)
 
 
@@ -168,12 +167,14 @@ def _move_modes(memo, plan, s, first_mode, stop_mode, at, X, Y, weights, norms):
             continue
         W = _mode(memo, plan, e)
         walk(S, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
+        square = 0.0
         for i in range(K):
             for j in range(W.shape[1]):
+                square += W[i, j] * W[i, j]
                 memo[plan[W_AT] + j * width + e * K + i] = W[i, j]
         if plan[RIDGES] <= e < plan[RIDGES] + plan[CERTIFIED]:
             B = memo[plan[CLASSES_AT] + e - plan[RIDGES]]
-            memo[plan[RIDGES_AT] + e] = next_certificate_ridge(ridge, W, B)
+            memo[plan[RIDGES_AT] + e] = next_certificate_ridge(ridge, square / (K * B * B))
 
 
 @kernel

@@ -147,9 +147,8 @@ class ExpertSums:
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
             if e >= len(spec.ridges):
-                ridges[e] = leaders.next_certificate_ridge(
-                    ridges[e], own, spec.classes[e - len(spec.ridges)]
-                )
+                ratio = (own**2).sum() / (state.K * spec.classes[e - len(spec.ridges)] ** 2)
+                ridges[e] = leaders.next_certificate_ridge(ridges[e], ratio)
 
     def refresh_forgetting(self, state: ExpertState, f: int) -> None:
         """Discount the sum of a leader that forgets, and learn the rows of the last period."""
