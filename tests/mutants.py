@@ -449,11 +449,11 @@ MUTANTS = (
     ),
     Mutant(
         "an update that was not made is not counted", _SECOND,
-        "totals[IMPRECISE] = n_lost + 1.0", "totals[IMPRECISE] = n_lost", _OF_STATE,
+        "memo[IMPRECISE] = n_lost + 1.0", "memo[IMPRECISE] = n_lost", _OF_STATE,
     ),
     Mutant(
         "a block that is learned again is counted twice", _STATE,
-        "totals[:] = totals_before", "pass", _OF_STATE,
+        "totals[i] = totals_before[i]", "pass", _OF_STATE,
     ),
     # The online Newton step.
     Mutant(
