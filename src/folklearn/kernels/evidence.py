@@ -42,6 +42,7 @@ SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e
 ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
 EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 
+_UNIT = 1.01 * 2.0**-53  # with room for terms of second order
 _BLOCK_PRODUCTS = 1 << 16  # products of features of a block of rows, about
 _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 16, 256
 _MAX_COEFFICIENTS = 1 << 17  # of pairs, that are held at once
@@ -236,13 +237,25 @@ def add_planes(G, totals, P, indptr, places, values, labels, soft, weights, norm
                 row[k] += values[a] * residual[k]
 
 
-def _kappa(totals: Array, K: int, n_columns: int) -> float:
+def relative_rounding(depth: float, K: int, n_columns: int) -> float:
     """Return the relative rounding of what was added up.
 
-    Every term of the constant and of G went through at most DEPTH additions, p may be off by
+    Every term of the constant and of G went through at most `depth` additions, p may be off by
     K + 20 units in the last place, and a norm or a product adds up `n_columns` terms.
     """
-    return float(1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0))
+    return float(_UNIT * (depth + K * K + n_columns + 60.0))
+
+
+def loss_at_most(loss: float, totals: Array, W: Array) -> float:
+    """Return an upper bound on the total loss of W (K, d) that was computed from its logits.
+
+    `totals` are those of the rows: their weights, norms, and the depth of the sum.
+    """
+    K, d = W.shape
+    longest = math.sqrt(float((W**2).sum(axis=1).max()))
+    of_sum = (2.0 * totals[DEPTH] + 2.0 * K + 60.0) * loss
+    of_logits = 2.0 * (d + 4.0) * longest * totals[REACH]
+    return float(loss + _UNIT * (of_sum + of_logits))
 
 
 def _constant(totals: Array, K: int, kappa: float) -> float:
@@ -256,7 +269,7 @@ def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float)
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     K = len(pulls)
-    kappa = _kappa(totals, K, n_columns)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns)
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     pull = float(pulls.sum()) * (1.0 + kappa) + kappa * reach
     return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
@@ -270,7 +283,7 @@ def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = G.shape
-    kappa = _kappa(totals, K, n_columns * K)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns * K)
     rounding = kappa * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     bent = 0.5 * float((((np.abs(G) + rounding) ** 2).sum(axis=1) / tau).sum()) * (1.0 + kappa)
     return max(0.0, _constant(totals, K, kappa) - bent)
@@ -281,7 +294,7 @@ def value_of_planes(totals: Array, G: Array, W: Array, longest: float) -> float:
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = len(G), int(G.shape[1])
-    kappa = _kappa(totals, K, n_columns * K)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns * K)
     products = G * W
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     room = kappa * (float(np.abs(products).sum()) + reach * longest) * (1.0 + 1e-15 * K)

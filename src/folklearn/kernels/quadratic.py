@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
-from folklearn.kernels.evidence import DEPTH, N_TOTALS, n_pairs, n_products
+from folklearn.kernels.evidence import DEPTH, N_TOTALS, add_products, n_pairs, n_products
 from folklearn.kernels.on_torch import Device, back, put
 
 Solve = Callable[[Any], Any]  # right-hand sides to solutions
 
 _MIN_DEVICE_UNKNOWNS = 1500  # below, the CPU is faster: a device waits for each of many steps
 _MAX_NUDGES = 40
+_MAX_SCALED_NUMBERS = 1 << 26  # of rows that a device scales at once
 _BLOCK_UNKNOWNS = 2048  # that a device solves for at once, about
 _MAX_INVERTED_ROWS = 64  # of a matrix that a device inverts in one piece
 
@@ -62,6 +63,16 @@ class Quadratic:
         """Return the sum of two sums on the same device."""
         totals = merge_totals(self.totals, other.totals)
         return Quadratic(self.S + other.S, self.G + other.G, totals, self.device)
+
+    def add(self, coefficients: Array, slopes: Array | None, X: Array) -> None:
+        """Add rows X (m, d) with coefficients (m, P) of pairs and slopes (m, K) per unit of x."""
+        if self.device is None:
+            add_products(self.S, *map(np.ascontiguousarray, (coefficients, X)))
+        else:
+            X = self.device.put(X)
+            add_device_products(self.S, self.device.put(coefficients), X)
+        if slopes is not None:
+            self.G[:] += put(self.device, slopes).T @ X
 
     def copy(self) -> "Quadratic":
         """Return a copy."""
@@ -166,6 +177,17 @@ class Form:
             diagonal += nudge
             nudge *= 4.0
         raise LinAlgError("a sum of evidence is not a number any more")
+
+
+def add_device_products(S: Any, coefficients: Any, X: Any) -> None:
+    """S (Q, d, d) += for each column of coefficients (m, Q) the sum of c xx' over rows X (m, d)."""
+    Q, d, _ = S.shape
+    rows = max(1, _MAX_SCALED_NUMBERS // (Q * d))
+    flat = S.view(Q * d, d)
+    for start in range(0, len(X), rows):
+        x, c = X[start : start + rows], coefficients[start : start + rows]
+        scaled = (c[:, :, None] * x[:, None, :]).view(len(x), Q * d)
+        flat.addmm_(scaled.T, x)
 
 
 def merge_totals(one: Array, other: Array) -> Array:

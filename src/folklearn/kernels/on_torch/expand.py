@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from folklearn.arrays import Array, Labels
 from folklearn.kernels import curvature
 from folklearn.kernels.evidence import ABSENT, EXACT_UP_TO, SHRUNK
@@ -132,6 +134,17 @@ def add_expanded(
             quadratic.totals[:] += back(expanded.totals)
         loss += float(point.loss())
     return loss
+
+
+def find_residuals(device: Device, rows: DeviceRows, W: Any) -> tuple[float, Array, Array]:
+    """Return the loss of W (K, d) on rows, its gradient (K, d), and totals of the planes there."""
+    point = Point(device, rows.X @ W.T, rows)
+    weighted = rows.weights[:, None]
+    G = (weighted * (point._P - rows.Y)).T @ rows.X
+    entropies = point._log_total - point._mean
+    counts = device.torch.stack((entropies[:, 0], device.torch.ones_like(rows.norms), rows.norms))
+    n = float(len(rows.X))
+    return float(point.loss()), back(G), np.append(back(counts @ rows.weights), (n, n))
 
 
 def _valid_curvature(device: Device, A: Any, reach: Any) -> Any:
