@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from tests.reference import unconstrained as twin
 from tests.reference.unconstrained import LiveBound
-from tests.test_evidence_proofs import one_stream
+from tests.reference.hostile import one_stream
 
 DIGITS = 50
 

@@ -26,8 +26,15 @@ from folklearn.kernels.evidence import (
     WEIGHT,
     relative_rounding,
 )
-from folklearn.kernels.on_torch import back, put
-from folklearn.kernels.quadratic import Quadratic, factorise, matrix, merge_totals, pairs_among
+from folklearn.kernels.on_torch import Device, back, put
+from folklearn.kernels.quadratic import (
+    Quadratic,
+    Solve,
+    factorise,
+    matrix,
+    merge_totals,
+    pairs_among,
+)
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -325,12 +332,8 @@ class Evidence(LowerBound):
             most_steps -= 1
             if most_steps < 0 or left <= _TOLERANCE * abs(value):
                 return W, back(H)
-            solve = factorise(H, device)
-            if solve is None:
-                raise InvalidInputError(
-                    "this evidence curves downwards, and no rows do: add the rows up again"
-                )
-            step = -back(solve(put(device, gradient.reshape(-1, 1)))).reshape(W.shape)
+            step = -back(_factorise(H, device)(put(device, gradient.reshape(-1, 1))))
+            step = step.reshape(W.shape)
             slope, length = float((gradient * step).sum()), 1.0
             tried = self._objective(W + step, s)
             for _ in range(_MAX_HALVINGS):
@@ -445,10 +448,9 @@ class Evidence(LowerBound):
         scaled._planes *= factor
         scaled._totals[[CONSTANT, WEIGHT, REACH]] *= factor
         scaled._totals[DEPTH] += 1.0
-        S, G, totals = self._quadratic
-        scaled._quadratic = Quadratic(
-            factor * S, factor * G, factor * totals, self._quadratic.device
-        )
+        if self._quadratic is not None:
+            S, G, totals = (factor * each for each in self._quadratic)
+            scaled._quadratic = Quadratic(S, G, totals, self._device)
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -513,6 +515,17 @@ class Evidence(LowerBound):
             self._points = [Point(*point) for point in zip(W, L, radius.tolist(), strict=True)]
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
+
+
+def _factorise(H: Any, device: Device | None) -> Solve:
+    """Return a solver of H, nudged where rounding made it indefinite: it is not trusted anyway."""
+    nudge = 1e-14
+    while (solve := factorise(H, device)) is None:
+        if not nudge < 1.0:
+            raise LinAlgError("its sums are no numbers any more")
+        H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
+        nudge *= 10.0
+    return solve
 
 
 def _pad(array: Array, shape: tuple[int, ...]) -> Array:

@@ -35,15 +35,19 @@ class Point(NamedTuple):
         d = W.shape[1]
         L, R = np.empty_like(curvatures), np.empty_like(curvatures)
         for k, A in enumerate(curvatures):
-            nudge = 1e-13 * max(float(np.trace(A)), 1e-300)
-            while True:
-                lower = np.linalg.cholesky(A + nudge * np.eye(d))
-                inverse = solve_triangular(lower, np.eye(d), lower=True)
-                error = np.linalg.norm(np.eye(d) - inverse @ lower)
-                error += d * UNIT * np.linalg.norm(inverse) * np.linalg.norm(lower)
-                if error < 0.5:
-                    break
+            scale, nudge, error = np.sqrt(np.maximum(np.diag(A), 1e-300)), 1e-13, 1.0
+            while not error < 0.5:
+                near = A / np.outer(scale, scale) + nudge * np.eye(d)
                 nudge *= 100.0
+                try:
+                    lower = np.linalg.cholesky(near)
+                except np.linalg.LinAlgError:
+                    continue
+                inverse = solve_triangular(lower, np.eye(d), lower=True) / scale
+                lower = scale[:, None] * lower
+                # In units of the columns, which change neither |R x| nor |L' D|.
+                sizes = np.linalg.norm(inverse * scale) * np.linalg.norm(lower / scale[:, None])
+                error = float(np.linalg.norm(np.eye(d) - inverse @ lower)) + d * UNIT * sizes
             L[k], R[k] = lower * ((1.0 + 1e-12) / (1.0 - error)), inverse
         return cls(W.copy(), L, radius), R
 
@@ -95,8 +99,10 @@ def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> 
     """
 
     def constants(q: Array) -> Array:
-        near = (1.0 - q) * distances + (q * distances).sum(axis=1, keepdims=True) - q * distances
-        return curvature_constant(radius * np.maximum(near, 0.0) * (1.0 + 1e-9) + off[:, None])
+        mean = (q * distances).sum(axis=1, keepdims=True)
+        near = (1.0 - q) * distances + (mean - q * distances)
+        near += (4.0 * len(q.T) * UNIT) * (distances + mean)  # what cancels above
+        return curvature_constant(radius * near + off[:, None])
 
     q = P
     for _ in range(2):
