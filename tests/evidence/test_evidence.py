@@ -217,6 +217,16 @@ def test_portions_change_nothing(rng):
         assert [len(p.W) for p in parts._points] == [len(p.W) for p in once._points]
 
 
+def test_single_rows_are_rows(rng):
+    X, y, weight = rng.normal(size=(90, 3)), rng.integers(3, size=90), rng.exponential(size=90)
+    once, singly = (Evidence(n_features=3, n_classes=3) for _ in range(2))
+    once.add(X, y, weight=weight)
+    for x, label, w in zip(X, y, weight, strict=True):
+        singly._append(x, int(label), np.empty(0), float(w))
+    assert singly.n_rounds == 90
+    assert singly.lower_bound() == pytest.approx(once.lower_bound(), rel=1e-9)
+
+
 def test_a_loaded_one_goes_on_exactly(rng):
     X, y = rng.normal(size=(150, 3)), rng.integers(3, size=150)
     evidence = Evidence(n_features=3, n_classes=3, C=2.0, constant=1)

@@ -4,7 +4,7 @@ The proofs are in docs/theory/evidence.md; (n) is an equation there.
 """
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,8 @@ from scipy.linalg import LinAlgError
 from folklearn import validation
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.lower_bound import LowerBound
-from folklearn.evidence.points import UNIT, Point, choose_curvatures, entropies
+from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
+from folklearn.evidence.points import Point, choose_curvatures, entropies
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import (
     CONSTANT,
@@ -26,11 +26,10 @@ from folklearn.kernels.evidence import (
     WEIGHT,
     relative_rounding,
 )
-from folklearn.kernels.on_torch import Device, back, put
+from folklearn.kernels.on_torch import back, put
 from folklearn.kernels.quadratic import (
     Quadratic,
-    Solve,
-    factorise,
+    factorise_near,
     matrix,
     merge_totals,
     pairs_among,
@@ -63,27 +62,6 @@ class _Buffer:
     def keep(self, which: Any) -> None:
         self.X, self.Y, self.weights = self.X[which], self.Y[which], self.weights[which]
         self.distances = self.distances[which]
-
-
-class Tangent(NamedTuple):
-    """An affine function below the loss of every model: its value at W and its slope (K, d).
-
-    The value is rounded down; an entry of row k of the slope is off by at most rounding (K,).
-    """
-
-    W: Array
-    value: float
-    slope: Array
-    rounding: Array
-
-    def least(self, tau: Array) -> float:
-        """Return a lower bound on the function plus penalty, over all models (5)."""
-        d = len(tau)
-        left = np.abs(self.slope + tau * self.W) + self.rounding[:, None]
-        left += 4.0 * UNIT * tau * np.abs(self.W)
-        bent = 0.5 * float((left**2 / tau).sum())
-        penalty = 0.5 * float((tau * self.W**2).sum())
-        return self.value + penalty * (1.0 - d * UNIT) - bent * (1.0 + 4.0 * d * UNIT)
 
 
 class Evidence(LowerBound):
@@ -155,6 +133,7 @@ class Evidence(LowerBound):
         self._device = device_named(device)
         self._quadratic: Quadratic | None = None  # of the rows that wait no longer
         self._rows = _Buffer(d, K)
+        self._single_rows: list[tuple[Array, int, Array, float]] = []  # not yet in the buffer
         self._points: list[Point] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -182,9 +161,22 @@ class Evidence(LowerBound):
     @property
     def n_waiting(self) -> int:
         """The rows that are kept as they are."""
+        self._flush()
         return len(self._rows.X)
 
+    @property
+    def n_rounds(self) -> int:
+        """The number of rows."""
+        return int(self._totals[ROUNDS]) + len(self._single_rows)
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the rows' weights."""
+        self._flush()
+        return float(self._totals[WEIGHT])
+
     def _copy(self) -> Self:
+        self._flush()
         copied = self._shallow()
         copied._rows = _Buffer(self.n_features, self.n_classes)
         copied._rows.__dict__.update(self._rows.__dict__)
@@ -196,7 +188,24 @@ class Evidence(LowerBound):
 
     # Rows that come.
 
+    def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
+        """Add one checked row (d,); it is put to the others when there are many, or asked for."""
+        self._single_rows.append((x.copy(), label, soft, weight))
+        if len(self._single_rows) == SETTLED_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._single_rows:
+            return
+        X, labels, soft, weights = zip(*self._single_rows, strict=True)
+        self._single_rows = []
+        X, weights, eye = np.array(X), np.array(weights), np.eye(self.n_classes)
+        Y = np.array([s if k < 0 else eye[k] for k, s in zip(labels, soft, strict=True)])
+        norms = np.sqrt((X**2).sum(axis=1))
+        self._add(Rows(X, norms, np.full(len(X), -1), Y, weights))
+
     def _add(self, rows: Rows) -> None:
+        self._flush()
         for _, dense in rows.dense_parts():
             X, norms, labels, soft, weights = dense
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
@@ -332,7 +341,7 @@ class Evidence(LowerBound):
             most_steps -= 1
             if most_steps < 0 or left <= _TOLERANCE * abs(value):
                 return W, back(H)
-            step = -back(_factorise(H, device)(put(device, gradient.reshape(-1, 1))))
+            step = -back(factorise_near(H, device)(put(device, gradient.reshape(-1, 1))))
             step = step.reshape(W.shape)
             slope, length = float((gradient * step).sum()), 1.0
             tried = self._objective(W + step, s)
@@ -384,6 +393,7 @@ class Evidence(LowerBound):
 
     def minimise(self) -> tuple[float, Array]:
         """Return `lower_bound`, and the model W (K, d) near which it is reached."""
+        self._flush()
         if not self._totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
@@ -413,6 +423,7 @@ class Evidence(LowerBound):
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
+        self._flush()
         if not self._totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
             return 0.0  # no loss is negative
         return max(0.0, self._tangent(W, self._share(W)).value)
@@ -421,6 +432,7 @@ class Evidence(LowerBound):
 
     def _sum(self, other: Self) -> Self:
         both = self._copy()
+        other._flush()
         if other._quadratic is not None:
             both._quadratic = self._sums() + other._quadratic.to(self._device)
         both._totals = merge_totals(self._totals, other._totals)
@@ -455,6 +467,7 @@ class Evidence(LowerBound):
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return the same evidence about models of more features and classes, which come last."""
+        self._flush()
         larger = self._empty(n_features, n_classes)
         K, d = self._W.shape
         shape = larger._W.shape
@@ -480,6 +493,7 @@ class Evidence(LowerBound):
     # State.
 
     def _parts(self) -> dict[str, NDArray[Any]]:
+        self._flush()
         arrays = {"planes": self._planes, "totals": self._totals, "W": self._W}
         arrays |= {f"rows.{name}": array for name, array in vars(self._rows).items()}
         if self._quadratic is not None:
@@ -515,17 +529,6 @@ class Evidence(LowerBound):
             self._points = [Point(*point) for point in zip(W, L, radius.tolist(), strict=True)]
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
-
-
-def _factorise(H: Any, device: Device | None) -> Solve:
-    """Return a solver of H, nudged where rounding made it indefinite: it is not trusted anyway."""
-    nudge = 1e-14
-    while (solve := factorise(H, device)) is None:
-        if not nudge < 1.0:
-            raise LinAlgError("its sums are no numbers any more")
-        H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
-        nudge *= 10.0
-    return solve
 
 
 def _pad(array: Array, shape: tuple[int, ...]) -> Array:

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from folklearn.serialization import Serializable
 from folklearn.validation import Rows
 
 CONSTANT_PENALTY = 1e-4  # of the weights of a constant column: next to none
-_UNIT = 2.0**-52
+UNIT = 2.0**-52  # two roundings to nearest
 
 
 class LowerBound(Serializable, ABC):
@@ -162,4 +162,25 @@ class LowerBound(Serializable, ABC):
 
 def round_loss_up(loss: float, n_rounds: int) -> float:
     """Return an upper bound on a total loss that was computed as a sum of `n_rounds` terms."""
-    return loss + abs(loss) * _UNIT * (n_rounds + 2)
+    return loss + abs(loss) * UNIT * (n_rounds + 2)
+
+
+class Tangent(NamedTuple):
+    """An affine function below the loss of every model: its value at W and its slope (K, d).
+
+    The value is rounded down; an entry of row k of the slope is off by at most rounding (K,).
+    """
+
+    W: Array
+    value: float
+    slope: Array
+    rounding: Array
+
+    def least(self, tau: Array) -> float:
+        """Return a lower bound on the function plus penalty, over all models (5)."""
+        d = len(tau)
+        left = np.abs(self.slope + tau * self.W) + self.rounding[:, None]
+        left += 4.0 * UNIT * tau * np.abs(self.W)
+        bent = 0.5 * float((left**2 / tau).sum())
+        penalty = 0.5 * float((tau * self.W**2).sum())
+        return self.value + penalty * (1.0 - d * UNIT) - bent * (1.0 + 4.0 * d * UNIT)

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from folklearn.arrays import Array
+from folklearn.evidence.lower_bound import UNIT
 
-UNIT = 2.0**-52
 _SHRUNK = 1.0 - 1e-8  # of curvatures: pays for their own rounding
 
 

@@ -276,6 +276,17 @@ def factorise(M: Any, device: Device | None = None) -> Solve | None:
     return lambda sides: np.asarray(cho_solve(factor, sides, check_finite=False))
 
 
+def factorise_near(H: Any, device: Device | None) -> Solve:
+    """Return the solver of a matrix that is nudged, in place, where rounding made it indefinite."""
+    nudge = 1e-14
+    while (solve := factorise(H, device)) is None:
+        if not nudge < 1.0:
+            raise LinAlgError("its sums are no numbers any more")
+        H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
+        nudge *= 10.0
+    return solve
+
+
 class DeviceFactor:
     """The factor L of a symmetric matrix LL' on a device.
 
