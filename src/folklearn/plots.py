@@ -196,23 +196,17 @@ def calibration(
             look["label"] = f" {name}" if name.startswith("_") else name
         if len(predicted):
             ax.plot(predicted, observed, **look)
-    pooled = _pool_bins(all_bins)
+    at = np.clip((all_bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
+    sizes: Any = np.bincount(at, all_bins[2], _N_POOLED_BINS)
+    sums = [np.bincount(at, all_bins[2] * values, _N_POOLED_BINS) for values in all_bins[:2]]
+    means = sums / np.maximum(sizes, 1.0)
     line = {"color": style.INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
-    ax.plot(*pooled[:2, pooled[2] > 0.0], "o-", **line, label="all classes")
-    _draw_bin_sizes(ax, pooled[2])
+    ax.plot(*means[:, sizes > 0.0], "o-", **line, label="all classes")
+    _draw_bin_sizes(ax, sizes)
     return style.finish(ax, (0.02, 1.0))  # the legend inside: few lines are there
 
 
-def _pool_bins(bins: Array) -> Array:
-    """Return mean prediction, mean frequency and size of ten bins of equal width."""
-    at = np.clip((bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
-    sizes = np.bincount(at, bins[2], _N_POOLED_BINS)
-    sums = [np.bincount(at, bins[2] * values, _N_POOLED_BINS) for values in bins[:2]]
-    return np.array([*(sums / np.maximum(sizes, 1.0)), sizes])
-
-
 def _draw_bin_sizes(ax: Any, sizes: Array) -> None:
-    """Draw bars below the axes for the number of predictions in each pooled bin."""
     ax.tick_params(labelbottom=False, length=0.0, axis="x")
     strip = ax.inset_axes((0.0, -0.26, 1.0, 0.17), sharex=ax)
     style.prepare_axes(strip, (), "", "predicted probability", grid="")
@@ -311,42 +305,30 @@ def weights(
     note = f"the {len(columns)} most important of {d} columns" if len(columns) < d else ""
     rows = [style.truncate_label(names[j]) for j in columns]
     height = 1.4 + 0.24 * len(rows)
+    reach = float(np.abs(values).max()) or 1.0
+    color = np.where(values > 0.0, style.BLUE, style.RED)
+    inside = np.where(values > 0.0, color, "white")  # full is for a class, empty against it
     if K <= 2:
         sides = [style.truncate_label(label, 18) for label in labels]
         about = f"weight for {sides[0]}" if K == 1 else f"← {sides[0]}     weight     {sides[1]} →"
         ax = style.prepare_axes(ax, (6.4, height), title, about, note=note, grid="x")
-        _draw_bars(ax, rows, values[:, 0])
+        middles = np.arange(len(rows)) + 0.5
+        ax.barh(middles, values[:, 0], 0.5, color=inside[:, 0], edgecolor=color[:, 0])
+        ax.axvline(0.0, color=style.INK, linewidth=0.8)
+        ax.set_yticks(middles, rows, parse_math=False)
+        ax.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(len(rows), 0.0))
     else:
         size = 2.8 + 0.32 * max(len(classes), 8), height + 1.2
-        about = f"● for the class   ○ against it   largest: {np.abs(values).max() or 1.0:.3g}"
+        about = f"● for the class   ○ against it   largest: {reach:.3g}"
         about += f", {len(classes)} of {K} classes" if len(classes) < K else ""
         ax = style.prepare_axes(ax, size, title, about, note=note, grid="both")
-        _draw_circles(ax, rows, [style.truncate_label(labels[k], 18) for k in classes], values)
+        cells = _name_cells(ax, rows, [style.truncate_label(labels[k], 18) for k in classes])
+        diameter = 72.0 * 0.75 * min(cells)  # points
+        i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
+        areas = diameter**2 * np.abs(values[i, j]) / reach
+        look = {"facecolors": inside[i, j], "edgecolors": color[i, j], "clip_on": False}
+        ax.scatter(j + 0.5, i + 0.5, s=areas, zorder=3, linewidth=1.0, **look)
     return style.finish(ax)
-
-
-def _draw_bars(ax: Any, rows: Sequence[str], values: Array) -> None:
-    middles = np.arange(len(rows)) + 0.5
-    ax.barh(middles, values, 0.5, **_look_of_signs(values, "color", "edgecolor"))
-    ax.axvline(0.0, color=style.INK, linewidth=0.8)
-    ax.set_yticks(middles, rows, parse_math=False)
-    reach = 1.08 * float(np.abs(values).max()) or 1.0
-    ax.set(xlim=(-reach, reach), ylim=(len(rows), 0.0))
-
-
-def _draw_circles(ax: Any, rows: Sequence[str], columns: Sequence[str], values: Array) -> None:
-    diameter = 72.0 * 0.75 * min(_name_cells(ax, rows, columns))  # points
-    reach = float(np.abs(values).max()) or 1.0
-    i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
-    areas = diameter**2 * np.abs(values[i, j]) / reach
-    look = _look_of_signs(values[i, j], "facecolors", "edgecolors")
-    ax.scatter(j + 0.5, i + 0.5, s=areas, zorder=3, linewidth=1.0, clip_on=False, **look)
-
-
-def _look_of_signs(values: Array, inside: str, edge: str) -> dict[str, Any]:
-    """Return colours, by these names: full is for a class, empty against it."""
-    color = np.where(values > 0.0, style.BLUE, style.RED)
-    return {inside: np.where(values > 0.0, color, "white"), edge: color}
 
 
 @style.use_style()
@@ -402,7 +384,6 @@ _PANELS: dict[str, Callable[..., Any]] = {
 
 
 def _draw_windows(page: Any, table: Mapping[str, Array], **texts: str) -> None:
-    """Draw losses, and error rates below them if there are any, on a figure or a band of it."""
     if not _has_errors(table):
         losses(table, ax=page.subplots(), **texts)
         return
@@ -417,11 +398,10 @@ def _has_errors(table: Mapping[str, Array]) -> bool:
 
 
 def _window_table(windows: Any) -> dict[str, Array]:
-    """Return the columns of a table of windows, in the order of the rounds."""
-    if not isinstance(windows, Mapping) and not hasattr(windows, "columns"):
+    if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    names = list(windows if isinstance(windows, Mapping) else windows.columns)
+    names = list(windows.keys())
     if not names or not len(windows[names[0]]):
         raise InvalidInputError("no losses to draw: there is no window")
     if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:
@@ -471,7 +451,6 @@ def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
 
 
 def _find_largest(scores: Array, most: int) -> Labels:
-    """Return where the largest scores are, in the order given."""
     return np.sort(np.argsort(-scores, kind="stable")[:most])
 
 

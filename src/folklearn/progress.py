@@ -38,11 +38,9 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """Seconds of compilation so far."""
         return self._past + (self._clock() - self._started if self._depth else 0.0)
 
     def begin(self) -> None:
-        """Start the clock of a kernel; log once if compilation takes long."""
         if not self._depth:
             self._started = self._clock()
         self._depth += 1
@@ -54,7 +52,6 @@ class Compilation:
             )
 
     def end(self) -> None:
-        """Stop the clock of the kernel that was begun last."""
         seconds = self.seconds
         self._depth -= 1
         if not self._depth:
@@ -71,8 +68,6 @@ def working_time() -> float:
 
 
 class DurationNotice:
-    """A report that logs the time left once, if that is long."""
-
     def __init__(
         self, total: int, what: str, clock: Callable[[], float] = working_time, *, of: str = "rows"
     ) -> None:
@@ -81,17 +76,13 @@ class DurationNotice:
         self._is_over = False
 
     def __call__(self, done: int) -> None:
-        if self._is_over:
-            return
-        if self._first is None:  # what came before may have been preparation
-            self._first = self._clock(), done
-            return
-        started, before = self._first
-        spent = self._clock() - started
-        if spent < _SECONDS_TO_ESTIMATE or done <= before:
+        now = self._clock()
+        self._first = self._first or (now, done)  # what came before may have been preparation
+        spent, n_done = now - self._first[0], done - self._first[1]
+        if self._is_over or spent < _SECONDS_TO_ESTIMATE or n_done <= 0:
             return
         self._is_over = True
-        left = spent * (self._total - done) / (done - before)
+        left = spent * (self._total - done) / n_done
         if left > _MIN_SECONDS_LEFT:
             LOGGER.warning(
                 "%s %d %s: %d done, about %s left; Ctrl+C stops it",
@@ -100,7 +91,6 @@ class DurationNotice:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time in words, of about two digits."""
     if seconds < 90.0:
         return f"{seconds:.0f} seconds"
     if seconds < 5400.0:

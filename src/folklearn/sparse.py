@@ -38,11 +38,13 @@ class SparseRows:
 
     @classmethod
     def of(cls, X: Any) -> "SparseRows":
-        """Return the rows of a sparse array of SciPy, its indices not checked.
+        """Return rows as they are, or those of a dense or sparse array, its indices not checked.
 
         Values of an index that a row names twice are added up, and values of 0 are dropped, so
         that the same numbers are the same rows.
         """
+        if isinstance(X, SparseRows):
+            return X
         from scipy.sparse import csr_array
 
         X = csr_array(X)
@@ -62,11 +64,6 @@ class SparseRows:
         if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them
             check_indices(X.indices[: X.indptr[-1]], X.shape[1])
         return cls.of(X)
-
-    @classmethod
-    def of_any(cls, X: "Contexts") -> "SparseRows":
-        """Return contexts as they are, or what is not 0 in dense ones (T, d)."""
-        return X if isinstance(X, SparseRows) else cls.of(X)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -92,19 +89,17 @@ class SparseRows:
             yield self.row(t)
 
     def row(self, t: int) -> SparseRow:
-        """Return one row, not copied."""
         used = slice(self.indptr[t], self.indptr[t + 1])
         return SparseRow(self.indices[used], self.values[used])
 
     def array(self) -> Any:
-        """Return a SciPy array of the same rows; indices and values are not copied."""
+        """Return a SciPy array of the same rows, not copied."""
         from scipy.sparse import csr_array
 
         rows = self.compact()
         return csr_array((rows.values, rows.indices, rows.indptr), shape=self.shape)
 
     def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
-        """Return everything as arrays by name."""
         rows = self.compact()
         arrays = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
         arrays["width"] = np.array([self.shape[1]])
@@ -132,24 +127,19 @@ class SparseRows:
         return rows
 
     def __matmul__(self, M: Array) -> Array:
-        """Return the products (T, K) with a matrix (d, K)."""
         product: Array = self.array() @ M
         return product
 
     @property
     def nnz(self) -> int:
-        """The number of values."""
         return int(self.indptr[-1] - self.indptr[0])
 
     def norms(self) -> Array:
-        """Return the norms (T,) of the rows."""
-        rows = self.array()
         with np.errstate(over="ignore"):
-            lengths: Array = np.sqrt(rows.power(2).sum(axis=1))
+            lengths: Array = np.sqrt(self.array().power(2).sum(axis=1))
         return lengths
 
     def dense(self) -> Array:
-        """Return the rows as a dense array (T, d)."""
         full: Array = self.array().toarray()
         return full
 
@@ -172,7 +162,6 @@ def check_indices(indices: Any, n_features: int, name: str = "X") -> None:
 
 
 def check_columns(columns: Any, n_features: int) -> None:
-    """Raise unless columns are below `n_features` and different."""
     if len(columns):
         check_indices(columns, n_features)
     if len(np.unique(columns)) < len(columns):
@@ -191,7 +180,6 @@ def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
-    """Return the type of indices below `n_features`."""
     return np.int32 if n_features <= _MAX_INT32_FEATURES else np.int64
 
 
@@ -204,13 +192,11 @@ def is_sparse(X: Any) -> bool:
 
 
 def dense_row(x: SparseRow, n_features: int) -> Array:
-    """Return a context as a dense array (d,)."""
     full = np.zeros(n_features)
     full[x.indices] = x.values
     return full
 
 
 def sparse_row(x: Array) -> SparseRow:
-    """Return a dense context (d,) as a sparse one."""
     indices: Any = np.flatnonzero(x).astype(index_type(x.size))
     return SparseRow(indices, x[indices])

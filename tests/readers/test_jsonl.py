@@ -4,23 +4,18 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import BadRow
 from folklearn.readers.records import JsonReader, parse_object
 from folklearn.readers.source import ByteSource
+from tests.readers.conftest import Rows
 
 
 def opened(path):
     return JsonReader(ByteSource(path, "data.jsonl"))
-
-
-@pytest.fixture(params=["by pyarrow", "by Python"], autouse=True)
-def _both_ways(request, monkeypatch):
-    worth_it = 0 if request.param == "by pyarrow" else 10**9
-    monkeypatch.setattr("folklearn.readers.records._MIN_ARROW_BYTES", worth_it)
 
 
 def test_kinds_and_lines(write, read):
@@ -138,32 +133,15 @@ VALUES = st.recursive(
     ),
     kinds=st.dictionaries(st.sampled_from("aby"), st.sampled_from(["number", "text", "date"])),
 )
-@example(texts=['{"a": null}', '{"a": {"": null}}'], kinds={})
-def test_both_ways_give_the_same_rows_or_sentences(tmp_path_factory, read_both, texts, kinds):
+def test_nothing_else_is_ever_raised(tmp_path_factory, texts, kinds):
+    good = 0
     for text in texts:
         with contextlib.suppress(FolklearnError):
             assert isinstance(parse_object(text), dict)
+            good += 1
     path = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
     path.write_text("\n".join(texts), encoding="utf-8", errors="surrogatepass")
-    read_both(path, kinds)
-
-
-@pytest.fixture(scope="module")
-def read_both():
-    from tests.readers.conftest import Rows
-
-    def read_both(path, kinds):
-        found = []
-        with pytest.MonkeyPatch.context() as patch:
-            for worth_it in (0, 10**9):
-                patch.setattr("folklearn.readers.records._MIN_ARROW_BYTES", worth_it)
-                try:
-                    rows = Rows(opened(path), kinds, skip=True)
-                except FolklearnError as error:
-                    found.append(str(error))
-                    continue
-                columns = {name: rows[name] for name in kinds}
-                found.append((columns, rows.lines, [str(bad) for bad in rows.bad]))
-        assert found[0] == found[1]
-
-    return read_both
+    with contextlib.suppress(FolklearnError):
+        rows = Rows(opened(path), kinds, skip=True)
+        assert len(rows.lines) <= good
+        assert len(rows.lines) + len(rows.bad) <= len(texts)

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.text import json_extent
 from folklearn.readers import open_reader, read_log
-from folklearn.readers.reader import MAX_COLUMNS
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -46,7 +44,7 @@ def test_files_of_hostile_shapes_end_with_a_sentence_in_little_memory(tmp_path):
         "wide.jsonl": b"{" + b",".join(b'"%d":1' % i for i in range(200_000)) + b"}\n",
         "many.jsonl": good * 20 + b"".join(b'{"%d":1}\n' % i for i in range(12_000)),
         "deep.jsonl": deep(100_000),
-        "deep later.jsonl": good + deep(100_000),  # which only pyarrow would read
+        "deep later.jsonl": good + deep(100_000),
         "bomb.csv.gz": gzip.compress(b"x" * 2**28, 1),
     }
     for name, content in files.items():
@@ -185,23 +183,3 @@ def test_decisions_that_are_nested_too_deeply(tmp_path):
     path.write_bytes(b'{"c": ' + deep(100_000).strip() + b"}\n")
     with pytest.raises(InvalidInputError, match=r"line 1 of .*: it is nested too deeply"):
         read_log(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (b"", (0, 0)),
-        (b'{"a": 1, "b": {"a": [1, [2]]}}\n', (2, 4)),
-        (b'{"a\\"b" : 1, "c": "x: {[", "d": "\\\\"}\n', (3, 1)),
-        (b'{"open\n{"a": 1}\n{"a"\t: 2, "b": 3}', (2, 1)),
-        (b"[[[\n" * 3 + b"]]]]]]]]\n{{\n", (0, 3)),
-        (b'"\\', (0, 0)),
-    ],
-)
-def test_keys_and_levels_of_lines(text, expected):
-    assert json_extent(text, MAX_COLUMNS) == expected
-
-
-def test_keys_are_counted_up_to_a_limit():
-    text = b"".join(b'{"k%d": 1, "again": 2}\n' % i for i in range(1000))
-    assert [json_extent(text, most)[0] for most in (10, 1000, 1001, 5000)] == [10, 1000, 1001, 1001]

@@ -91,9 +91,9 @@ def check(rows, lines):
         label = None if expected.label == "nan" else expected.label
         assert (rows["label"][place], rows["weight"][place]) == (label, expected.weight)
         assert rows["tag"][place] == expected.tag
-        indices, values = hash_features(expected.features)
-        assert list(rows.features[place]) == indices.tolist()
-        assert list(rows.features[place].values()) == pytest.approx(values, rel=1e-14, abs=1e-14)
+        X = hash_features([expected.features])
+        assert list(rows.features[place]) == X.indices.tolist()
+        assert list(rows.features[place].values()) == pytest.approx(X.values, rel=1e-14, abs=1e-14)
 
 
 def test_compiled_code_reads_what_python_reads(write, read):
@@ -210,7 +210,7 @@ def test_any_lines_are_read_alike(tmp_path_factory, texts):
             continue
         if line in bad_lines:
             with contextlib.suppress(FolklearnError):
-                assert np.abs(hash_features(parse_vw(text).features)[1]).max() > 1e14
+                assert np.abs(hash_features([parse_vw(text).features]).values).max() > 1e14
             continue
-        indices, values = hash_features(parse_vw(text).features)
-        assert found[line][1:] == (indices.tolist(), pytest.approx(values, rel=1e-14))
+        X = hash_features([parse_vw(text).features])
+        assert found[line][1:] == (X.indices.tolist(), pytest.approx(X.values, rel=1e-14))

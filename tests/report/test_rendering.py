@@ -1,11 +1,13 @@
 """Templates: escaped, self-contained, and the same bytes every time."""
 
+import math
 import re
 from html.parser import HTMLParser
 
 import pytest
 
 from folklearn import plots
+from folklearn.report import rendering
 from folklearn.report.rendering import render_card, render_table
 
 HOSTILE = [
@@ -80,3 +82,25 @@ def test_a_card_has_names_values_and_a_figure():
 def test_the_same_input_gives_the_same_bytes():
     once, again = (render_card("b", [("c", 1.0)], drawn()) for _ in range(2))
     assert once == again
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "texts"),
+    [
+        ("loss", [0.13942, 0.00521, None], ["0.139", "0.0052", "–"]),
+        ("share", [0.0654, None], ["6.54 %", "–"]),
+        ("about", [0.0654, 0.9996, 0.0004], ["7 %", "more than 99 %", "less than 1 %"]),
+        ("label_chance", [0.0, 0.6931], ["100 %", "50 %"]),
+        ("count", [12345], ["12,345"]),
+        ("value", [12000, 0.123456, math.nan, "a"], ["12,000", "0.1235", "–", "a"]),
+        ("compact", [950, 1234, 35_000, 4.1e6], ["950", "1.2k", "35k", "4.1M"]),
+        ("time", [1_700_000_000_000], ["2023-11-14 22:13 UTC"]),
+    ],
+)
+def test_formats(name, values, texts):
+    assert list(map(getattr(rendering, f"format_{name}"), values)) == texts
+
+
+def test_how_long_ago():
+    agos = [rendering.format_ago(0, now) for now in (5_000, 60_000, 7_300_000)]
+    assert agos == ["just now", "1 minute ago", "2 hours ago"]

@@ -119,33 +119,14 @@ class FilePair(NamedTuple):
     def __str__(self) -> str:
         return str(self.source.file)
 
-    def open(
-        self, keys: Sequence[Key], moments: Moments | None = None, *, quiet: bool = True
-    ) -> LabelledFile:
-        """Return the rows, encoded as these columns if there are any."""
-        console = new_console(quiet)
-        with warnings_shown(console):
-            file = LabelledFile(console, "audit", self.source, self.roles)
-        if keys:
-            file.set_columns(keys, moments)
-        return file
-
-    def read_contents(self, quiet: bool) -> "_FileContents":
-        """Return what must be alike in files that are audited together."""
-        file = self.open((), quiet=quiet)
-        roles = {name: role for name, role in file.dataset.roles.items() if role in LEARNED}
-        labels = PredictionsFile(self.predictions, file).labels
-        return _FileContents(roles, tuple(file.encoder.keys), labels, file.n_rows)
-
-    def find_moments(self, keys: Sequence[Key]) -> Moments:
-        """Return the moments of the rows."""
-        return self.open(keys).moments()
-
     def read_batches(
         self, keys: Sequence[Key], moments: Moments
     ) -> Iterator[tuple[Array, Labels, Array]]:
-        """Yield rows, class numbers and predictions."""
-        return PredictionsFile(self.predictions, self.open(keys, moments)).read().batches()
+        console = new_console(quiet=True)
+        with warnings_shown(console):  # of which the first reading has told
+            file = LabelledFile(console, "audit", self.source, self.roles)
+        file.set_columns(keys, moments)
+        return PredictionsFile(self.predictions, file).read().batches()
 
 
 class FileAudit:
@@ -161,7 +142,7 @@ class FileAudit:
         sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
         self.certifier = Certifier(**sizes, B=file.scale_norm(B), device=device)
         models = file.describe_models(self.certifier.B)
-        console.print(file.describe(("audited", pair.predictions), ("models", models)))
+        console.print(file.describe(audited=pair.predictions, models=models))
         self.P, self.y = self.predictions.P, np.empty(file.n_rows, np.int64)
         self._shown = 0, 0.0  # rows and loss by the last line
         display.run_with_table(
@@ -169,15 +150,11 @@ class FileAudit:
         )
 
     def _certify(self) -> Iterator[int]:
-        """Certify all rows; yield their number so far, also at every power of two."""
         for X, y, P in self.predictions.batches():
-            start, stop = self.certifier.n_rounds, self.certifier.n_rounds + len(y)
-            self.y[start:stop] = y
-            powers = range(start.bit_length(), (stop - 1).bit_length())
-            cuts = [(1 << power) - start for power in powers]
-            for batch in zip(*(np.split(rows, cuts) for rows in (X, y, P)), strict=True):
-                self.certifier.observe_many(*batch)
-                yield self.certifier.n_rounds
+            n_before = self.certifier.n_rounds
+            self.certifier.observe_many(X, y, P)
+            self.y[n_before : self.certifier.n_rounds] = y
+            yield self.certifier.n_rounds
 
     def _cells(self, speed: float) -> list[str]:
         (n_before, loss_before), n = self._shown, self.certifier.n_rounds
@@ -189,7 +166,6 @@ class FileAudit:
         return [f"{n}", *losses, f"{n_wrong / n:.2%}", bound, f"{speed:.0f}"]
 
     def refine(self, jobs: int) -> PredictionCertificate:
-        """Read the rows again until the certificate is exact; print the gap after each pass."""
         n = self.certifier.n_rounds
         self._console.print("Reading the rows again:")
 
@@ -227,38 +203,28 @@ def _summarise(
     return "\n".join([*lines, *audited.predictions.notes(audited.y)])
 
 
-class _FileContents(NamedTuple):
-    """Roles of the learned columns, encoded columns, classes and number of rows of a file."""
-
-    roles: dict[str, str]
-    keys: tuple[Key, ...]
-    labels: tuple[str, ...]
-    n_rows: int
-
-
 def _audit_together(
     console: Console, pairs: Sequence[FilePair], B: float | None, jobs: int
 ) -> tuple[parallel.FilesAudit, LabelledFile]:
-    """Certify the predictions of several files, file by file and all together.
-
-    Returns one of the files too, by which the certificate is described.
-    """
+    """Return certificates of several files, and one of these, which describes the columns."""
     if any(pair.source.file in (None, options.STDIN) for pair in pairs):
         raise FolklearnError("of several files, none can be standard input")
-    read_contents = partial(FilePair.read_contents, quiet=console.quiet)
-    contents = parallel.map_in_parallel(read_contents, pairs, n_jobs=jobs)
-    keys = _merge_columns(pairs, contents)
-    find_moments = partial(FilePair.find_moments, keys=keys)
-    moments = reduce(add, parallel.map_in_parallel(find_moments, pairs, n_jobs=jobs))
-    file, labels = pairs[0].open(keys, moments), contents[0].labels
-    norm = file.scale_norm(B)
-    n_rows = sum(content.n_rows for content in contents)
-    fields = (
-        ("data", f"{len(pairs)} files, {n_rows} rows with a label"),
-        ("predicted", display.describe_classes(labels)),
-        ("models", file.describe_models(norm, _ALL_FILES)),
-    )
-    console.print(display.format_fields(*fields))
+    files = [LabelledFile(console, "audit", pair.source, pair.roles) for pair in pairs]
+    for pair, file in zip(pairs, files, strict=True):
+        PredictionsFile(pair.predictions, file)  # its classes become those of the file
+    keys = _merge_columns(pairs, files)
+    for file in files:
+        file.set_columns(keys)
+    file, moments = files[0], reduce(add, (file.moments() for file in files))
+    file.set_columns(keys, moments)
+    labels, norm = file.labels, file.scale_norm(B)
+    n_rows = sum(file.n_rows for file in files)
+    fields = {
+        "data": f"{len(pairs)} files, {n_rows} rows with a label",
+        "predicted": display.describe_classes(labels),
+        "models": file.describe_models(norm, _ALL_FILES),
+    }
+    console.print(display.format_fields(fields))
     with display.progress_bar(console, "reading", len(pairs)) as report:
         audited = parallel.audit_files(
             pairs, partial(FilePair.read_batches, keys=keys, moments=moments), B=norm,
@@ -267,32 +233,32 @@ def _audit_together(
     return audited, file
 
 
-def _merge_columns(pairs: Sequence[FilePair], contents: Sequence[_FileContents]) -> tuple[Key, ...]:
-    """Return the columns of all files; raise if they do not mean the same in each."""
-    first = contents[0]
-    for pair, file in zip(pairs, contents, strict=True):
+def _merge_columns(pairs: Sequence[FilePair], files: Sequence[LabelledFile]) -> list[Key]:
+    first = files[0]
+    for pair, file in zip(pairs, files, strict=True):
         if file.labels != first.labels:
             raise FolklearnError(
                 f"{pairs[0].predictions} is about the classes {join_names(first.labels)}, and "
                 f"{pair.predictions} about {join_names(file.labels)}: files that are audited "
                 "together need the same, a column p:label for each"
             )
-        for name in {**first.roles, **file.roles}:
-            roles = [side.roles.get(name, "not there") for side in (first, file)]
-            if roles[0] != roles[1]:
+        sides = first.dataset.roles, file.dataset.roles
+        for name in {**sides[0], **sides[1]}:
+            roles = [side.get(name, "not there") for side in sides]
+            if {*roles} & {*LEARNED} and roles[0] != roles[1]:
                 raise FolklearnError(
                     f"column {name!r} is {roles[0]} in {pairs[0]} and {roles[1]} in {pair}: files "
                     "that are audited together need the same columns; name its role (--role) or "
                     "leave it out (--drop)"
                 )
-        shared = [name for name, value in file.keys if value.startswith("#")]
+        shared = [name for name, value in file.encoder.keys if value.startswith("#")]
         if shared:
             raise FolklearnError(
                 f"column {shared[0]!r} of {pair} has too many categories for a column of each, and "
                 "which of them share one differs from file to file: leave it out (--drop), or "
                 "audit one file at a time"
             )
-    return tuple(dict.fromkeys(chain.from_iterable(file.keys for file in contents)))
+    return list(dict.fromkeys(chain.from_iterable(file.encoder.keys for file in files)))
 
 
 def _summarise_files(audited: parallel.FilesAudit, file: LabelledFile, seconds: float) -> str:

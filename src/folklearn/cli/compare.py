@@ -71,7 +71,7 @@ def compare(
         for name in names:  # raises for settings that cannot be used
             catalogue.make(name, 1, K, settings[name])
         about = f"{', '.join(names)}; all rows are in memory, standardised once"
-        console.print(rows.describe(("learners", about)))
+        console.print(rows.describe(learners=about))
         X, y = rows.matrix()
         with progress_bar(console, "learning", len(y) * len(names)) as report:
             comparison = compare_learners(
@@ -90,7 +90,7 @@ def compare(
             lines["best linear model of the class"] = best_losses[at - 1] / at
             title = f"folklearn compare: {Path(rows.name).name}"
             figure = plots.curves(at, lines, title=title, y="average log loss (nats)")
-            outputs.draw(figure, plot_path)
+            plots.save(figure, plot_path)
         console.print(
             f"The best {rows.describe_models(norm)} has, in hindsight, an average log loss of "
             f"{best.loss / len(y):.4f}; every regret is exact up to {best.gap:.1e} nats."
@@ -103,7 +103,6 @@ def compare(
 
 
 def _check_memory(rows: LabelledFile, names: list[str]) -> None:
-    """Raise if rows, learners, and the Hessian of the best model cannot fit in memory."""
     d, K, present = rows.n_inputs + 1, len(rows.labels), utils.bytes_present()
     search = f"to find the best linear model of {rows.n_rows} rows"
     n_bytes = {search: 8 * (2 * (K * d) ** 2 + rows.n_rows * (2 * d + 2 * K))}

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from folklearn.errors import DataWarning
-from folklearn.kernels.blas import device_named
 from folklearn.learners import catalogue
 from folklearn.learners.auto import Auto, lane_taken
 from folklearn.learners.mixture import Mixture
@@ -82,11 +81,9 @@ class TextTable:
 
     @property
     def header(self) -> str:
-        """The lines of titles."""
         return "\n".join(map(self.line, self.titles))
 
     def line(self, cells: Sequence[str]) -> str:
-        """Return the line of some cells."""
         first = cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)
         return first + "".join(cell.rjust(self.width) for cell in cells[1:])
 
@@ -102,11 +99,8 @@ def run_with_table(
 ) -> None:
     """Print a line whenever the number of rows has doubled, and one at the end.
 
-    Parameters
-    ----------
-    counts : does the work, and yields the number of rows done.
-    cells : returns the cells of a line, given the rows a second.
-    what, total : the label of the bar, and the number of rows, None if it is not known.
+    `counts` does the work, and yields the number of rows done; `cells` returns the cells of a
+    line, given the rows a second. The bar is named `what`.
     """
     n = n_shown = 0
     started = working_time()
@@ -144,8 +138,6 @@ def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Cal
 
 
 class _RateColumn(progress.ProgressColumn):
-    """Rows per second over the last seconds."""
-
     def render(self, task: progress.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")
@@ -160,25 +152,19 @@ def format_loss(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.3e}"
 
 
-def format_fields(*lines: tuple[str, str]) -> str:
-    """Return one line for each name and text."""
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+def format_fields(fields: Mapping[str, str]) -> str:
+    return "\n".join(f"{name:<10}{text}" for name, text in fields.items())
 
 
 def describe_source(reader: Reader, n_rows: int | None) -> str:
-    """Return name and size of a source, and what the reader detected."""
     size = ": read as it comes" if reader.is_live else ""
-    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
+    if n_rows is not None:
+        size = f": {count_of(n_rows, 'row')}"
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
-def describe_run(
-    dataset: ModelDataset, *lines: tuple[str, str], unlabelled: str = _UNLABELLED_ROWS
-) -> str:
-    """Return the source, the classes and the role of every column, then further lines.
-
-    `lines` may hold a text about the classes, named "predicted", in place of those of the model.
-    """
+def describe_run(dataset: ModelDataset) -> dict[str, str]:
+    """Return fields about the source, the classes and the role of every column."""
     model, reader, scan = dataset.model, dataset.reader, dataset.scan
     fields = {"data": describe_source(reader, scan.n_rows if scan else None)}
     if scan and scan.n_bad:
@@ -198,15 +184,14 @@ def describe_run(
         values = count_of(sum(missing.values()), "value")
         fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
     if scan and scan.n_unlabelled:
-        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{unlabelled}"
+        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{_UNLABELLED_ROWS}"
     if model.n_rounds:
         rows = count_of(model.n_rounds, "row")
         fields["goes on"] = f"after {rows}; the table counts the new ones"
-    return format_fields(*{**fields, **dict(lines)}.items())
+    return fields
 
 
 def describe_classes(labels: Sequence[object]) -> str:
-    """Return the number of classes, and their labels."""
     n = f"{len(labels)} class" if len(labels) == 1 else f"{len(labels)} classes"
     return f"{n}: {join_names(list(map(str, labels)))}" if labels else n
 
@@ -216,31 +201,26 @@ def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dic
     present = {name: role for name, role in roles.items() if not names or name in names}
     lines = {}
     for role, columns in describe_roles(present):
-        note = "  (carried along, not learned from)" if role == ID else ""
-        if role != TARGET:
-            n_left = len(columns) - _MAX_COLUMNS_NAMED
-            rest = f", and {n_left} more" if n_left > 1 else ""
-            shown = columns[:_MAX_COLUMNS_NAMED] if rest else columns
-            lines[role] = f"{join_names(shown)}{rest}{note}"
+        if role == TARGET:
+            continue
+        text, n_more = join_names(columns), len(columns) - _MAX_COLUMNS_NAMED
+        if n_more > 1:
+            text = f"{join_names(columns[:_MAX_COLUMNS_NAMED])}, and {n_more} more"
+        lines[role] = text + "  (carried along, not learned from)" * (role == ID)
     return lines
 
 
 def describe_crosses(model: Model) -> dict[str, str]:
-    """Return the pairs of columns whose products count, if there are any."""
     pairs = [":".join(pair) for pair in model.crosses]
     return {"crosses": join_names(pairs)} if pairs else {}
 
 
 def describe_learner(model: Model) -> str:
-    """Return the learner of a model with all of its settings, before the first row too."""
     learner = None if model.pipeline is None else model.pipeline.learner
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    if model.learner_name == DEFAULT_LEARNER:
-        scaled = example.experts[0] if isinstance(example, Mixture) else example
-        backend = _expect_backend(model) if learner is None else lane_taken(learner)
-        unknown = "chosen by the size of the first rows"
-        what = catalogue.BACKENDS_IN_WORDS.get(backend or "", unknown)
-        return f"auto, R={scaled.R:g}: {what}"
+    if learner is not None and model.learner_name == DEFAULT_LEARNER:
+        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}"
     names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
     values = {name: getattr(example, name) for name in names}
     words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
@@ -249,18 +229,7 @@ def describe_learner(model: Model) -> str:
     return ", ".join([type(example).__name__, *words])
 
 
-def _expect_backend(model: Model) -> str | None:
-    encoder = model.encoder
-    if encoder is not None and encoder.sparse:
-        return catalogue.WIDE
-    if encoder is None or not encoder.keys or not model.labels:
-        return None  # the size is not known yet
-    size = len(encoder.keys) + model.intercept, len(model.labels)
-    return catalogue.select_backend(*size, device_named(model.device))
-
-
 def describe_details(model: Model) -> list[str]:
-    """Return lines about the learner, its experts and the whole certificate."""
     certificate = model.certificate()
     learner = None if model.pipeline is None else model.pipeline.learner
     if learner is None:

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from folklearn.errors import FolklearnError
 from folklearn.report import style
-
-if TYPE_CHECKING:
-    from rich.console import Console  # the extra may be missing
 
 T = TypeVar("T")
 
@@ -34,7 +31,6 @@ class Ended(BaseException):
 
 
 def raise_signal(number: int, frame: FrameType | None = None) -> None:
-    """Unwind the stack for a signal."""
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
@@ -57,19 +53,15 @@ class StreamSignals:
 
     A second signal while a batch is learned interrupts it. Before the first batch a signal ends
     the command.
-
-    Attributes
-    ----------
-    received : the signal that ended the stream, or None.
     """
 
     def __init__(self) -> None:
-        self.received: signal.Signals | None = None
+        self.received: signal.Signals | None = None  # what ended the stream
         self._is_waiting = True
 
     def next_of(self, rows: Iterator[T]) -> T | None:
         """Return the next item; None at the end, and once a signal was received."""
-        item: T | None = None
+        item: T | None = None  # kept if a signal comes between its arrival and the return
         if self.received is None:
             try:
                 self._is_waiting = True
@@ -82,7 +74,6 @@ class StreamSignals:
         return item
 
     def raise_ended(self) -> None:
-        """Raise if a signal ended the stream: all results are written by now."""
         if self.received is not None:
             raise Ended(EXIT_CODES[self.received])
 
@@ -94,18 +85,15 @@ class StreamSignals:
 
 @contextmanager
 def stream_signals() -> Iterator[StreamSignals]:
-    """Yield what SIGINT and SIGTERM end meanwhile."""
     signals = StreamSignals()
     with handle_signals(signals._receive, *EXIT_CODES):
         yield signals
 
 
 class AtomicOutputs:
-    """Reserve output files: checked at once, written to temporary files, renamed by `commit`.
+    """Output files: reserved at once, written to temporary files, renamed by `commit`.
 
-    Parameters
-    ----------
-    inputs : files that no output may replace; None is ignored.
+    None of them may replace one of the `inputs`, of which None is ignored.
     """
 
     def __init__(self, *inputs: str | None) -> None:
@@ -127,7 +115,9 @@ class AtomicOutputs:
         if name is None:
             return None
         path = _real(name)
-        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        # The suffix is the format of a plot, and that of a link need not be that of its file.
+        suffix = Path(name).suffix
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp{suffix}"
         try:
             if not as_file and (path.is_char_device() or path.is_fifo()):
                 self._names[what] = name
@@ -156,15 +146,10 @@ class AtomicOutputs:
         return ""
 
     def reserve_plot(self, name: str | None) -> Path | None:
-        """Reserve the file of a plot; raise if the plot could not be drawn."""
         if name is not None:
             style.check_format(name)
             style.require_matplotlib()
         return self.reserve("plot", name)
-
-    def draw(self, figure: Any, path: Path) -> None:
-        """Write a plot to its reserved path."""
-        style.save(figure, path, suffix=Path(self._names["plot"]).suffix)
 
     def publish(self, written: Path) -> None:
         """Rename one temporary file now; it may be written again later."""
@@ -172,8 +157,7 @@ class AtomicOutputs:
             if temporary == written:
                 os.replace(temporary, path)
 
-    def commit(self, console: "Console") -> None:
-        """Rename all temporary files, and print what was written."""
+    def commit(self, console: Any) -> None:
         for path, temporary in self._temporary.items():
             os.replace(temporary, path)
         self._temporary.clear()

@@ -5,7 +5,6 @@ import shlex
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from typer import Argument, Option
 
 from folklearn import serialization
@@ -62,7 +61,7 @@ def _describe_rows(source: options.Source) -> list[str]:
     fields |= display.describe_columns({name: roles[name] for name in roles if name != target})
     file = [] if source.file is None else [source.file]
     learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
-    return [display.format_fields(*fields.items()), f"To learn from these rows: {learn}"]
+    return [display.format_fields(fields), f"To learn from these rows: {learn}"]
 
 
 def _describe_model(model: Model) -> list[str]:
@@ -80,21 +79,19 @@ def _describe_model(model: Model) -> list[str]:
     if model.pending:
         fields["waiting"] = f"{count_of(len(model.pending), 'row')} for their labels"
     if not model.n_rounds:
-        return [display.format_fields(*fields.items())]
+        return [display.format_fields(fields)]
     loss, holdout = map(format_loss, (model.metrics.average_loss, model.metrics.holdout_loss))
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
     fields["proven"] = " ".join(describe_claims(model))
-    return [display.format_fields(*fields.items()), *_describe_weights(model)]
+    return [display.format_fields(fields), *_describe_weights(model)]
 
 
 def _describe_weights(model: Model) -> list[str]:
-    """Return the most important columns and the largest weights, if there are any yet."""
     if model.pipeline is None or model.pipeline.learner is None:
         return []
-    explanation = model.explain()
-    lines = []
+    explanation, lines = model.explain(), []
     if explanation.importance:
         rows = count_of(explanation.n_recent, "row")
         lines.append(f"Most important columns (what the loss of {rows} rises by without each):")
@@ -108,9 +105,9 @@ def _describe_weights(model: Model) -> list[str]:
 def _describe_state(saved: serialization.Serializable) -> list[str]:
     arrays = saved.to_record().arrays
     size = sum(array.nbytes for array in arrays.values())
-    lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]
-    lines += [(name, " × ".join(map(str, array.shape))) for name, array in arrays.items()]
-    return [display.format_fields(*((f"{name} ", value) for name, value in lines))]
+    fields = {"holds": repr(saved), "state": f"{len(arrays)} arrays, {size:,} bytes"}
+    fields |= {f"{name} ": " × ".join(map(str, array.shape)) for name, array in arrays.items()}
+    return [display.format_fields(fields)]
 
 
 def report(
@@ -153,7 +150,13 @@ def report(
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            facts = _summarise_audit(console, FilePair(source, predictions, roles), B)
+            audited = FileAudit(console, "report", FilePair(source, predictions, roles), B)
+            rows, certificate = audited.file, audited.certifier.certificate()
+            facts = ModelSummary.of_predictions(
+                rows.labels, audited.P, audited.y, rows.describe_certificate(certificate),
+                leader_loss=audited.certifier.leader_loss, hindsight=rows.regression(),
+                warnings=list(audited.predictions.notes(audited.y)),
+            )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):
             if target is not None or roles:
@@ -177,16 +180,3 @@ def report(
 
 def _has_predictions(path: str) -> bool:
     return path.endswith(".csv") and PredictionsFile(path).has_labels
-
-
-def _summarise_audit(console: Console, pair: FilePair, B: float | None) -> ModelSummary:
-    audited = FileAudit(console, "report", pair, B)
-    return ModelSummary.of_predictions(
-        audited.file.labels,
-        audited.P,
-        audited.y,
-        audited.file.describe_certificate(audited.certifier.certificate()),
-        leader_loss=audited.certifier.leader_loss,
-        hindsight=audited.file.regression(),
-        warnings=list(audited.predictions.notes(audited.y)),
-    )

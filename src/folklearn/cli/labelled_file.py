@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from folklearn.arrays import Array, Labels
-from folklearn.cli.display import describe_classes, describe_run, progress_bar
+from folklearn.cli.display import describe_classes, describe_run, format_fields, progress_bar
 from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
@@ -32,7 +32,7 @@ from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
 from folklearn.readers.table import TextColumn
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.utils import join_names
+from folklearn.utils import count_of, join_names
 
 C = TypeVar("C", bound=Certificate)
 
@@ -42,20 +42,10 @@ _MAX_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 
 
 class LabelledFile:
-    """Rows of a file with their labels.
+    """Rows of a file with their labels, encoded as by a model; those without one are left out.
 
-    Columns are encoded as by a model. A source that can be read once is held in memory. Rows
-    without a label are left out.
-
-    Parameters
-    ----------
-    command : name of the command, for messages.
-    source : where the rows are.
-    roles : of columns whose role is not to be inferred.
-
-    Attributes
-    ----------
-    labels : the classes, in the order of their numbers; may be set to others that include them.
+    A source that can be read once is held in memory. `command` is for messages. The classes,
+    `labels`, are in the order of their numbers, and may be set to others that include them.
     """
 
     def __init__(
@@ -66,7 +56,7 @@ class LabelledFile:
             self.dataset = ModelDataset(
                 Model(roles=roles), TableReader.buffer(reader), target, dense=True
             )
-            self._check_words(command)
+            _check_words(self.dataset, command)
             with progress_bar(console, "checking", reader.n_rows) as report:
                 self.dataset.begin(report)
         except BadRow as bad:  # these commands have no option to skip it
@@ -79,51 +69,26 @@ class LabelledFile:
         check_two_classes(self.labels, self.dataset)
         self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
         if scan.largest_weight is not None:
-            self._check_weights(command)
+            _check_weights(self.dataset, command)
         self.encoder = encoder
+        self._scaler: FixedScaler | None = None
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):
-            for rows in self._rows():  # columns that rare categories share
+            for rows in self.dataset.rows():  # columns that rare categories share
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
-        self._scaler: FixedScaler | None = None
-
-    def _check_words(self, command: str) -> None:
-        for name, role in self.dataset.roles.items():
-            if role == WORDS:
-                raise FolklearnError(
-                    f"column {name!r} holds words, and folklearn {command} takes none: leave "
-                    f"it out (--drop {shlex.quote(name)}), or take every text as one category "
-                    f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
-                )
-
-    def _check_weights(self, command: str) -> None:
-        for rows in self._rows():
-            weighted = np.flatnonzero(rows.weights != 1.0)
-            if weighted.size:
-                line = rows.table.lines[weighted[0]]
-                raise FolklearnError(
-                    f"{self.unit} {line} of {self.name} has a weight, and folklearn {command} "
-                    "takes none: leave the weights out; folklearn run learns with them"
-                )
-
-    def _rows(self) -> Iterator[LabelledTable]:
-        return self.dataset.rows()
 
     @property
     def n_inputs(self) -> int:
-        """The number of encoded columns, at least 1, without the constant."""
-        return max(1, len(self.encoder.keys))
+        return max(1, len(self.encoder.keys))  # without the constant
 
     def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
-        """Encode these columns, in this order, standardised by moments of the rows of all files."""
         self.encoder = TableEncoder(self.encoder.roles)
         self.encoder.admit(keys)
         self._scaler = None if moments is None else self._make_scaler(moments)
 
     @property
     def scaler(self) -> FixedScaler:
-        """The scaler of numbers, fitted to all rows in a pass."""
         if self._scaler is None:
             self._scaler = self._make_scaler(self.moments())
         return self._scaler
@@ -133,8 +98,7 @@ class LabelledFile:
         return FixedScaler().opened(moments, numeric)
 
     def moments(self) -> Moments:
-        """Return the moments of the columns over all rows with a label."""
-        return reduce(add, (Moments.of(self._encode(rows)) for rows in self._rows()))
+        return reduce(add, (Moments.of(self._encode(rows)) for rows in self.dataset.rows()))
 
     def _encode(self, rows: LabelledTable) -> Array:
         X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
@@ -145,16 +109,13 @@ class LabelledFile:
         return DEFAULT_B if B is None else B / self.scaler.unit
 
     def describe_certificate(self, certificate: C, by: str = "all rows") -> C:
-        """Return a certificate about scaled rows as one about the columns."""
         models = self.describe_models(certificate.B, by)
         return replace(certificate, B=certificate.B * self.scaler.unit, models=models)
 
     def describe_models(self, B: float, by: str = "all rows") -> str:
-        """Return the linear models of a norm for scaled rows, in words."""
         return class_in_words(self.encoder.in_words.format(by=by), B * self.scaler.unit)
 
     def regression(self) -> Regression | None:
-        """Return the logistic regression of all rows, None if there are too many weights."""
         K = len(self.labels)
         if not is_regression_affordable(K * (self.n_inputs + 1), 8 * self.n_rows * self.n_inputs):
             return None
@@ -163,31 +124,52 @@ class LabelledFile:
         columns = self.encoder.in_words.format(by="all rows")
         return replace(fitted, features=f"the columns ({columns})")
 
-    def has_label(self) -> Array:
-        """Return which rows have a label."""
-        return np.concatenate([rows.has_label for rows in self._rows()])
-
     def batches(self) -> Iterator[tuple[Array, Labels]]:
-        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y."""
+        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y.
+
+        A batch ends where the number of rows doubles.
+        """
         model = self.dataset.model
         order = np.array([self.labels.index(label) for label in model.labels])
-        for rows in self._rows():
+        for rows in self.dataset.rows(0):
             y = order[model.label_encoder.find_known(rows.labels)]
             yield self.scaler.transform(self._encode(rows)), y
 
     def matrix(self) -> tuple[Array, Labels]:
-        """Return all `batches` as one."""
         Xs, ys = zip(*self.batches(), strict=True)
         return np.concatenate(Xs), np.concatenate(ys)
 
-    def describe(self, *lines: tuple[str, str]) -> str:
-        """Return source, classes and columns, then further lines of a name and a text each."""
-        predicted = "predicted", f"{self.target}, {describe_classes(self.labels)}"
-        return describe_run(self.dataset, predicted, *lines, unlabelled=", which are left out")
+    def describe(self, **lines: str) -> str:
+        fields = describe_run(self.dataset)
+        fields["predicted"] = f"{self.target}, {describe_classes(self.labels)}"
+        if self.n_unlabelled:
+            fields["no label"] = f"{count_of(self.n_unlabelled, 'row')}, which are left out"
+        return format_fields(fields | lines)
+
+
+def _check_words(dataset: ModelDataset, command: str) -> None:
+    for name, role in dataset.roles.items():
+        if role == WORDS:
+            raise FolklearnError(
+                f"column {name!r} holds words, and folklearn {command} takes none: leave "
+                f"it out (--drop {shlex.quote(name)}), or take every text as one category "
+                f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
+            )
+
+
+def _check_weights(dataset: ModelDataset, command: str) -> None:
+    for rows in dataset.rows():
+        weighted = np.flatnonzero(rows.weights != 1.0)
+        if weighted.size:
+            line = rows.table.lines[weighted[0]]
+            raise FolklearnError(
+                f"{dataset.reader.unit} {line} of {dataset.reader.name} has a weight, and "
+                f"folklearn {command} takes none: leave the weights out; folklearn run learns "
+                "with them"
+            )
 
 
 def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
-    """Raise if the target of a source has less than two labels."""
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no label"
         raise FolklearnError(
@@ -202,24 +184,19 @@ def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
     >>> sort_labels(["10", "9", "-1"]), sort_labels(["10", "9", "b"])
     (('-1', '9', '10'), ('10', '9', 'b'))
     """
-    labels = list(labels)
+    labels = sorted(labels)
     try:
-        values = [float(label) for label in labels]
+        are_numbers = all(math.isfinite(float(label)) for label in labels)
     except ValueError:
-        return tuple(sorted(labels))
-    if not all(map(math.isfinite, values)):
-        return tuple(sorted(labels))
-    return tuple(label for _, label in sorted(zip(values, labels, strict=True)))
+        are_numbers = False
+    return tuple(sorted(labels, key=float) if are_numbers else labels)
 
 
 class PredictionsFile:
     """A CSV file of predictions: of the rows of a labelled file, or of labels of its own.
 
-    A class that has a column but never occurs is a class like any other.
-
-    Parameters
-    ----------
-    file : the rows, whose classes become those of the predictions; None for labels in the file.
+    A class that has a column but never occurs is a class like any other. The classes of `file`
+    become those of the predictions; it is None where the labels are in the file of predictions.
 
     Attributes
     ----------
@@ -250,7 +227,7 @@ class PredictionsFile:
         if file is None:
             is_kept = [label is not None for label in true]
         elif len(P) == file.n_rows + file.n_unlabelled:
-            is_kept = file.has_label().tolist()
+            is_kept = np.concatenate([rows.has_label for rows in file.dataset.rows()]).tolist()
         P, self._true = P[is_kept], list(compress(true, is_kept))
         if file is not None and len(P) != file.n_rows:
             raise FolklearnError(
@@ -294,7 +271,6 @@ class PredictionsFile:
         return np.concatenate(tables), true
 
     def own_labels(self) -> Labels:
-        """Return the class numbers y (T,) of the labels in the file."""
         numbers = {label: k for k, label in enumerate(self.labels)}
         for label in self._true:
             if label not in numbers:
@@ -321,7 +297,6 @@ class PredictionsFile:
             start += len(y)
 
     def notes(self, y: Labels) -> Iterator[str]:
-        """Yield how predictions of labels y (T,) were adjusted."""
         low = np.flatnonzero(self._given[np.arange(len(y)), y] < MIN_PROBABILITY)
         if low.size:
             yield (
@@ -369,7 +344,6 @@ def _find_columns(
 
 
 def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
-    """Raise for the first cell that is not a probability, or the first row of another sum."""
     bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))
     if len(bad):
         row, column = bad[0].tolist()

@@ -4,11 +4,11 @@ import csv
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import numpy as np
 from typer import Argument, Option
@@ -112,23 +112,23 @@ class Source:
     decimal: str | None = None
 
     def open(self) -> tuple[Reader, str | None]:
-        """Return a reader of the rows, and the column of the labels."""
-        names = ("format", "delimiter", "encoding", "decimal")
-        options = {name: getattr(self, name) for name in names}
-        if self.file is None:
-            options_set = [name for name, value in options.items() if value is not None]
-            if options_set or self.target not in (None, DIGITS_TARGET):
-                what = f"--{options_set[0]}" if options_set else f"--target {self.target!r}"
-                raise FolklearnError(f"{what} is about a file, but no file was given")
+        options = asdict(self)
+        file, target = options.pop("file"), options.pop("target")
+        if file is None:
+            options_set = [f"--{name}" for name, value in options.items() if value is not None]
+            if target not in (None, DIGITS_TARGET):
+                options_set.append(f"--target {target!r}")
+            if options_set:
+                raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
             pixels, labels = digits()
             columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
             table = Table(columns, np.arange(1, len(labels) + 1))
             return TableReader(table, DIGITS_NAME), DIGITS_TARGET
-        if self.file == STDIN and sys.stdin is None:  # the calling process closed it
+        if file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
-        if os.path.isdir(self.file):
-            raise FolklearnError(f"{self.file} is a folder, not a file of rows")
-        return open_reader(self.file, **options), self.target
+        if os.path.isdir(file):
+            raise FolklearnError(f"{file} is a folder, not a file of rows")
+        return open_reader(file, **options), target
 
 
 def spell_option(template: str, *values: str) -> str:
@@ -144,7 +144,6 @@ def spell_option(template: str, *values: str) -> str:
 
 
 def parse_seconds(option: str, text: str) -> float:
-    """Return the seconds of a time such as 60s, 5m, 1h or 90d."""
     number, unit = text[:-1], text[-1:]
     try:
         seconds = float(number) * _SECONDS_OF_UNIT[unit]
@@ -156,7 +155,6 @@ def parse_seconds(option: str, text: str) -> float:
 
 
 def parse_roles(roles: Sequence[str] | None, dropped: Sequence[str] | None) -> dict[str, str]:
-    """Return roles by column from texts COLUMN=ROLE and names of columns to leave out."""
     by_column: dict[str, str] = {}
     for text in roles or ():
         column, equals, role = text.rpartition("=")
@@ -172,7 +170,7 @@ def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[s
     pairs = []
     for text in crosses or ():
         cuts = [i for i, character in enumerate(text) if character == ":"]
-        candidates = [(text[:cut], text[cut + 1 :]) for cut in cuts]
+        candidates = [(text[:i], text[i + 1 :]) for i in cuts]
         candidates = [pair for pair in candidates if {*pair} <= {*reader.names}]
         if not candidates:
             raise FolklearnError(
@@ -184,7 +182,6 @@ def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[s
 
 
 def read_classes(path: str | None) -> list[str]:
-    """Return the labels in a file, one a line."""
     if path is None:
         return []
     try:
@@ -207,7 +204,6 @@ def may_be_saved(path: str) -> bool:
 
 
 def load_model(path: str, what: str = "--load") -> Model:
-    """Load a model that an earlier run saved."""
     model = serialization.load(path) if may_be_saved(path) else None
     if not isinstance(model, Model):
         kind = "is no folklearn model" if model is None else f"holds a {type(model).__name__}"
@@ -227,24 +223,20 @@ def check_settings(**settings: Any) -> dict[str, Any]:
 
 
 def check_jobs(jobs: int) -> None:
-    """Raise unless jobs is at least 1, or -1 for all cores."""
     if jobs < -1 or jobs == 0:
         raise FolklearnError(
             f"--jobs must be a number of threads, or -1 for as many as there are cores, got {jobs}"
         )
 
 
-@dataclass
 class BadRowSink:
-    """Count rows that cannot be read, and write them to a file if there is one."""
-
-    write: Callable[[list[Any]], Any] | None = None
-    n_rows: int = 0
+    def __init__(self, file: TextIO) -> None:
+        self.n_rows, self._writer = 0, csv.writer(file, lineterminator="\n")
+        self._writer.writerow(["line", "column", "reason", "text"])
 
     def __call__(self, bad: BadRow) -> None:
         self.n_rows += 1
-        if self.write is not None:
-            self.write([bad.line, bad.column, bad.reason, bad.text])
+        self._writer.writerow([bad.line, bad.column, bad.reason, bad.text])
 
 
 @contextmanager
@@ -254,10 +246,6 @@ def open_bad_row_sink(on_bad_row: str, path: Path | None = None) -> Iterator[Bad
         raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
     if on_bad_row == "stop":
         yield None
-    elif path is None:
-        yield BadRowSink()
-    else:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["line", "column", "reason", "text"])
-            yield BadRowSink(writer.writerow)
+        return
+    with open(path or os.devnull, "w", encoding="utf-8", newline="") as file:
+        yield BadRowSink(file)

@@ -35,8 +35,7 @@ from folklearn.readers.decision_logs import (
     read_decisions,
 )
 from folklearn.readers.open import open_source
-from folklearn.readers.sparse_text import N_FEATURES, hash_features
-from folklearn.sparse import SparseRows
+from folklearn.readers.sparse_text import hash_features
 from folklearn.utils import count_of, join_names
 
 BEST, SAMPLE = "best", "sample"
@@ -124,11 +123,9 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
     if log.n_actions is not None:
         names = f": {join_names(log.action_names)}" if log.action_names else ""
         offered = f"{log.n_actions}{names}"
-    return format_fields(
-        ("log", f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"),
-        ("actions", offered),
-        ("features", join_names(log.feature_names)),
-    )
+    decisions = f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"
+    features = join_names(log.feature_names)
+    return format_fields({"log": decisions, "actions": offered, "features": features})
 
 
 def _format_line(name: str, estimate: Estimate) -> str:
@@ -137,7 +134,6 @@ def _format_line(name: str, estimate: Estimate) -> str:
 
 
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
-    """Return the estimate in words, and whether it is above the value of the log's policy."""
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
@@ -157,7 +153,6 @@ def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
 def _make_policy(
     saved: Any, name: str, log: Interactions, decisions: Sequence[LoggedDecision], play: str
 ) -> Any:
-    """Return the policy of a saved object, as `off_policy` takes it."""
     if isinstance(saved, Agent):
         return saved
     if not isinstance(saved, Model):
@@ -187,10 +182,7 @@ def _make_policy(
 def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     """Return the probabilities of contexts: by column, or by feature if the model has VW text."""
     if model.encoder is not None and model.encoder.feature_names:
-        rows = [hash_features(as_numbers(context)) for context in contexts]
-        indptr = np.cumsum([0, *(len(indices) for indices, _ in rows)])
-        indices, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-        return model.predict_proba(SparseRows(indptr, indices, values, N_FEATURES))
+        return model.predict_proba(hash_features([as_numbers(context) for context in contexts]))
     learned = [column for column, role in model.roles.items() if role in LEARNED]
     columns = {column for context in contexts for column in context}
     if learned and columns.isdisjoint(learned):

@@ -1,7 +1,6 @@
 """`folklearn predict`: predict rows with a saved model; the writer of predictions."""
 
 import csv
-import io
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,34 +89,26 @@ def predict(
     console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
     score = Score.of_totals(totals)
     if score.n_rows:
-        console.print(_describe_score(score))
-    signals.raise_ended()
-
-
-def _describe_score(score: Score) -> str:
-    unknown = ""
-    if score.n_unknown:
         unknown = f", {score.n_unknown} of them of classes that the model does not know"
-    return (
-        f"Over {count_of(score.n_rows, 'row')} with a label{unknown}: error {score.error:.2%}, "
-        f"average log loss {score.loss:.4f}."
-    )
+        console.print(
+            f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
+            f"error {score.error:.2%}, average log loss {score.loss:.4f}."
+        )
+    signals.raise_ended()
 
 
 def _describe(dataset: ModelDataset) -> str:
     model, reader = dataset.model, dataset.reader
     learned, classes = count_of(model.n_rounds, "row"), display.describe_classes(model.labels)
-    lines = [
-        ("data", display.describe_source(reader, reader.n_rows)),
-        ("model", f"learned {learned}, {classes}"),
-    ]
+    fields = {"data": display.describe_source(reader, reader.n_rows)}
+    fields["model"] = f"learned {learned}, {classes}"
     if dataset.unknown:
-        unknown = f"columns that the model does not know: {join_names(dataset.unknown)}"
-        lines.append(("ignored", unknown))
+        unknown = join_names(dataset.unknown)
+        fields["ignored"] = f"columns that the model does not know: {unknown}"
     if model.is_open:
-        unseen = model.unseen_probability
-        lines.append((UNSEEN, f"a class that was never seen has the probability {unseen:.2g}"))
-    return display.format_fields(*lines)
+        p = model.unseen_probability
+        fields[UNSEEN] = f"a class that was never seen has the probability {p:.2g}"
+    return display.format_fields(fields)
 
 
 class PredictionWriter:
@@ -142,7 +133,6 @@ class PredictionWriter:
         self._write([[names[0], *ids, *(name for name in names[1:] if name not in hidden)]])
 
     def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
-        """Write rows with their predictions."""
         labels, n_rows = self._model.labels, len(rows.table)
         best, highest = np.zeros(n_rows, np.int64), np.zeros(n_rows)
         if step.P.shape[1]:
@@ -178,11 +168,9 @@ def open_writer(
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield PredictionWriter(file, dataset, labelled=labelled)
         return
-    if sys.stdout is None:  # the calling process closed it
+    stdout: Any = sys.stdout
+    if stdout is None:  # the calling process closed it
         raise FolklearnError("standard output is closed: name a file for the predictions")
-    stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
-    try:
-        yield PredictionWriter(stream, dataset, labelled=labelled)
-        stream.flush()
-    finally:
-        stream.detach()  # standard output stays open
+    stdout.reconfigure(encoding="utf-8", newline="")
+    yield PredictionWriter(stdout, dataset, labelled=labelled)
+    stdout.flush()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.console import Console
 from typer import Option
@@ -21,7 +21,7 @@ from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.run import Run
-from folklearn.model.summary import NOTHING_PROVEN
+from folklearn.model.summary import describe_claims
 from folklearn.readers.reader import BadRow
 from folklearn.utils import count_of
 
@@ -124,9 +124,13 @@ def run(
     """
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
     options.check_settings(B=B)
-    if load is not None:
-        fixed = {"learner": learner, "cross": cross, "B": B, **settings}
-        _check_load({**fixed, "classes": classes, "windows": windows})
+    fixed = {"learner": learner, "cross": cross, "B": B, **settings}
+    fixed |= {"classes": classes, "windows": windows}
+    for name in fixed:
+        if load is not None and fixed[name]:
+            raise FolklearnError(
+                f"--{name} cannot be combined with --load: a saved model keeps its settings"
+            )
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
@@ -173,8 +177,7 @@ def run(
                     shuffle=seed if shuffle else None, max_rows=_MAX_ROWS_OF_BATCH,
                 )  # fmt: skip
                 _scan(dataset, console)
-                lines = [("learner", display.describe_learner(model))] if verbose else []
-                console.print(display.describe_run(dataset, *lines))
+                console.print(display.format_fields(display.describe_run(dataset)))
                 scan, run = dataset.scan, Run(model, reader.name, exact or None)
                 with open_writer(predictions, predictions_path, dataset) as writer:
                     console.print(_EXPLANATION)
@@ -199,7 +202,7 @@ def run(
         _check_learned(run, reader.name, signals)
         run.finish()
         if plot_path is not None:
-            outputs.draw(run.plot(), plot_path)
+            run.plot(str(plot_path))
         if save_path is not None:
             model.save(save_path)
         if signals.received is not None:
@@ -216,12 +219,8 @@ def run(
 
 
 def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
-    """Return the learner to use; raise for an unknown name and settings that it does not take.
-
-    Without a name, settings that the default does not take select Folklore.
-    """
     default = display.DEFAULT_LEARNER
-    if name is None:
+    if name is None:  # settings that the default does not take select Folklore
         return default if set(settings) <= {*catalogue.settings_of(default)} else _CLASSIC
     takes = [option for option in display.SETTINGS if option in catalogue.settings_of(name)]
     for option in settings:
@@ -231,14 +230,6 @@ def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
             options = " and ".join(f"--{word}" for word in ("B", *takes))
             raise FolklearnError(f"{name} takes no --{option}; its options are {options}")
     return name
-
-
-def _check_load(options: dict[str, Any]) -> None:
-    for name, value in options.items():
-        if value:
-            raise FolklearnError(
-                f"--{name} cannot be combined with --load: a saved model keeps its settings"
-            )
 
 
 def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
@@ -252,7 +243,6 @@ def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:
-    """Read the rows once if they can be read twice; raise for rows that cannot be learned."""
     model, reader = dataset.model, dataset.reader
     if dataset.one_pass and not model.labels and not catalogue.grows(model.learner_name):
         raise FolklearnError(
@@ -262,10 +252,10 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
         )
     if dataset.one_pass:
         dataset.begin()
-        return
-    with display.progress_bar(console, "checking", reader.n_rows) as report:
-        dataset.begin(report)
-    check_two_classes(model.labels, dataset)
+    else:
+        with display.progress_bar(console, "checking", reader.n_rows) as report:
+            dataset.begin(report)
+        check_two_classes(model.labels, dataset)
 
 
 def _learn(
@@ -276,10 +266,6 @@ def _learn(
     save: Callable[[], None],
     every: float | None,
 ) -> Iterator[int]:
-    """Learn all rows until a signal ends it, and save the model `every` some seconds.
-
-    Yields the number of rows learned.
-    """
     rows, saved = dataset.rows(dataset.model.n_rounds), time.monotonic()
     try:
         while (batch := signals.next_of(rows)) is not None:
@@ -302,7 +288,6 @@ def _format_progress(run: Run, speed: float) -> list[str]:
 
 
 def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
-    """Raise if no row was learned, or all had the weight 0."""
     if not run.n_rows:
         if signals.received is not None:
             raise_signal(signals.received)
@@ -313,7 +298,6 @@ def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
 
 
 def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
-    """Yield sentences on the rows, the regression in hindsight, the certificate and windows."""
     rows = f"Learned {count_of(run.n_rows, 'row')} in {run.seconds:.2f} s"
     if run.n_unlabelled:
         rows += f"; {count_of(run.n_unlabelled, 'row')} without a label predicted only"
@@ -326,11 +310,9 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
         yield f"{classes}; {new} of the loss was paid for their being new."
     if run.hindsight is None:
         yield "In hindsight: not computed for this many weights or rows; --exact does it."
-    else:
-        yield run.hindsight.in_words()
-    certificate = run.certificate
-    yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.metrics.weight)
+    yield from describe_claims(model, run.certificate)
     windows = model.windows() if model.has_window_bounds else []
+    windows = [window for window in windows if window.weight > 0.0]
     if windows:
         yield (
             "The last rows; the lower bound is for the linear models above, of norm up to "
@@ -338,9 +320,7 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
         )
         yield _WINDOWS.header
     for window in windows:
-        n, loss = max(1, window.n_rounds), None
-        if window.weight > 0.0:
-            loss = window.loss / window.weight
         bound = window.lower_bound / window.weight if window.lower_bound > 0.0 else None
-        cells = [f"{n}", format_loss(loss), format_loss(bound), f"{window.n_errors / n:.2%}"]
-        yield _WINDOWS.line(cells)
+        losses = map(format_loss, (window.loss / window.weight, bound))
+        error = f"{window.n_errors / window.n_rounds:.2%}"
+        yield _WINDOWS.line([f"{window.n_rounds}", *losses, error])

@@ -171,6 +171,4 @@ def _keys(context: typer.Context) -> "Keys":
 
 
 def _format_date(seconds: int | None) -> str:
-    if seconds is None:
-        return "never"
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+    return "never" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

@@ -44,7 +44,6 @@ def warm_up(learner: str) -> None:
 
 
 def _use_model(**words: str) -> None:
-    """Call every method of a model, with a column of words or without, and audit."""
     roles = dict.fromkeys(words, "words")
     rows = [{"x": i % 5, "k": "uvw"[i % 3], **words, "y": "ab"[i % 2]} for i in range(_N_ROWS)]
     model = Model(windows=True, roles=roles)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import validation
+from folklearn import progress, validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.best_linear import Report, refine
@@ -18,8 +18,7 @@ from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
 from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.leader import Leader
-from folklearn.metrics.scores import checked_row, checked_rows
-from folklearn.progress import Progress, report_progress
+from folklearn.metrics.scores import checked_rows
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -46,8 +45,6 @@ class PredictionCertificate(Certificate):
 
 @dataclass(frozen=True)
 class PredictionLoss:
-    """The total weighted loss of predictions in order."""
-
     total: float = 0.0
     n_impossible: float = 0.0  # rounds of positive weight whose label was given probability 0
     first_impossible: float = 0.0
@@ -61,7 +58,6 @@ class PredictionLoss:
         return cls(float(weights[counted] @ losses[counted]), impossible.size, first)
 
     def __add__(self, other: Self) -> Self:
-        """Return the total of these and of those that follow."""
         first = self.first_impossible if self.n_impossible else other.first_impossible
         n_impossible = self.n_impossible + other.n_impossible
         return type(self)(self.total + other.total, n_impossible, first)
@@ -194,45 +190,12 @@ class Certifier(RoundObserver):
         super().__init__(n_features, n_classes, B, R, device)
         self._totals: Array = np.array(astuple(PredictionLoss()))
 
-    def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
-        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
-
-        y is a class or a soft label, p (K,) the prediction. Everything is checked before
-        anything changes.
-        """
-        x = validation.usable(self._reference._own_context(x))
-        p = checked_row(p, self.n_classes)
-        label, soft = validation.label(y, self.n_classes)
-        weight = validation.weight(weight)
-        rows = soft[None, :] if soft.size else np.empty((0, self.n_classes))
-        losses = log_losses(p[None, :], np.array([label]), rows)
-        before = self.n_rounds
-        self._reference._learn(x, label, soft, weight)
-        self._add_losses(losses, np.array([weight]), before)
-        return float(losses[0])
-
-    def observe_many(
-        self,
-        X: Any,
-        y: ArrayLike,
-        P: ArrayLike,
-        weight: ArrayLike | None = None,
-        *,
-        progress: Progress = False,
-    ) -> Array:
-        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
-
-        Equal to the loop over `observe`. Every row is checked before the first round.
-        """
-        rows, _, losses = self._check_rounds(X, y, P, weight)
-        before = self.n_rounds
-        with report_progress(progress, len(rows.X), "certifying") as report:
-            self._reference._run(rows, report)
-        self._add_losses(losses, rows.weights, before)
+    def _observe(self, rows: Rows, P: Array, report: progress.Report | None) -> Array:
+        losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
+        self._reference._run(rows, report)
+        added = PredictionLoss.of(losses, rows.weights, before)
+        self._totals[:] = astuple(self._predicted + added)
         return losses
-
-    def _add_losses(self, losses: Array, weights: Array, before: int) -> None:
-        self._totals[:] = astuple(self._predicted + PredictionLoss.of(losses, weights, before))
 
     @property
     def _predicted(self) -> PredictionLoss:

@@ -158,7 +158,7 @@ class _ColumnScan:
     def of(cls, chunk: RowChunk) -> "_ColumnScan":
         columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
         for rows in chunk.batches:
-            X = SparseRows.of_any(rows.X).compact()
+            X = SparseRows.of(rows.X).compact()
             columns.append(np.unique(X.indices))
             n_rows, n_values = n_rows + len(X), n_values + X.nnz
         return cls(np.unique(np.concatenate(columns)), n_rows, n_values)
@@ -228,7 +228,7 @@ class TotalLoss:
         if not self.is_wide:
             X = rows.X.dense() if isinstance(rows.X, SparseRows) else rows.X
             return rows._replace(X=X)
-        X = SparseRows.of_any(rows.X).compact()
+        X = SparseRows.of(rows.X).compact()
         places = self._places.find(X.indices)
         return rows._replace(X=SparseRows(X.indptr, places, X.values, len(self.columns)).array())
 

@@ -126,7 +126,6 @@ class Monitor(Serializable):
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what came before."""
         self._n_before = self._n_looks
         self._past = np.zeros(3)  # squared distances are from what was expected
         self._suspicions = np.empty((_HEIGHT, 0))

@@ -151,7 +151,10 @@ def off_policy(
             "rewards", rewards, shape, 0.0, 1.0, "a number from 0 to 1 for each action"
         ).ravel()
     if is_learned:
-        first, P = _probabilities_while_learning(log, policy)
+        (_, first), *blocks = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
+        P = np.concatenate(
+            [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in blocks]
+        )
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
         P = _probabilities(log, policy)
@@ -244,7 +247,6 @@ def _check_independence(method: str, rewards_given: bool, is_learned: bool) -> N
 
 
 def _check_propensities(log: Interactions, least_propensity: float | None) -> float:
-    """Return the least propensity, of the log or as declared."""
     least = logged = float(log.propensities.min())
     if logged < _MIN_PROPENSITY:
         raise InvalidInputError(
@@ -293,13 +295,6 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
     return np.concatenate(menus)
 
 
-def _probabilities_while_learning(log: Interactions, policy: "LearnedPolicy") -> tuple[int, Array]:
-    """Return the first decision that is judged, and what is given to every pair from there on."""
-    (_, first), *others = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
-    P = [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in others]
-    return first, np.concatenate(P)
-
-
 class _RewardModel:
     """Rewards as probabilities: a `Folklore` per action, or one over the features of actions.
 
@@ -318,7 +313,6 @@ class _RewardModel:
         self._total, self._count = 0.0, 0
 
     def learn(self, log: Interactions) -> None:
-        """Learn what was played and what it earned."""
         shared = self.n_actions is None
         Z = self._standardise(log.X[log.pairs] if shared else log.X)
         who = np.zeros(log.n_rounds, np.int64) if shared else log.actions
@@ -331,7 +325,6 @@ class _RewardModel:
         self._count += log.n_rounds
 
     def predict(self, X: Array) -> Array:
-        """Return the expected rewards: (T, K) of contexts (T, d), or (m,) of actions (m, d)."""
         Z = self._standardise(X)
         n_models = 1 if self.n_actions is None else self.n_actions
         q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)

@@ -18,6 +18,7 @@ from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows, label_mass
+from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRow, SparseRows
 from folklearn.validation import Rows
@@ -57,11 +58,9 @@ class EvidenceSpan:
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds."""
         return self.stop - self.start
 
     def __add__(self, later: "EvidenceSpan") -> "EvidenceSpan":
-        """Return the span of both, which are neighbours."""
         evidence = self.evidence + later.evidence
         return EvidenceSpan(self.start, later.stop, evidence, self.totals + later.totals)
 
@@ -113,13 +112,44 @@ class RoundObserver(Serializable):
     def _sizes(self) -> dict[str, int]:
         return {"n_features": self.n_features, "n_classes": self.n_classes}
 
-    def _check_rounds(
-        self, X: Any, y: ArrayLike, P: ArrayLike, weight: ArrayLike | None
-    ) -> tuple[Rows, Array, Array]:
-        """Return rows, predictions (T, K) and their losses (T,), all checked."""
+    def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
+        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
+
+        y is a class or a soft label, p (K,) the prediction. Everything is checked before
+        anything changes.
+        """
+        x = validation.usable(self._reference._own_context(x))
+        p = checked_row(p, self.n_classes)
+        label, soft = validation.label(y, self.n_classes)
+        weights = np.array([validation.weight(weight)])
+        if isinstance(x, SparseRow):
+            X: Any = SparseRows(np.array([0, len(x.indices)]), *x, self.n_features)
+        else:
+            X = x[None]
+        Y = soft[None] if soft.size else np.empty((0, self.n_classes))
+        rows = Rows(X, validation.norms(X), np.array([label]), Y, weights)
+        return float(self._observe(rows, p[None], None)[0])
+
+    def observe_many(
+        self,
+        X: Any,
+        y: ArrayLike,
+        P: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        progress: Progress = False,
+    ) -> Array:
+        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
+
+        Equal to the loop over `observe`. Every row is checked before the first round.
+        """
         rows = Rows.checked(X, y, weight, **self._sizes)
         P = checked_rows(P, len(rows.X), self.n_classes)
-        return rows, P, log_losses(P, rows.labels, rows.soft)
+        with report_progress(progress, len(rows.X), "certifying") as report:
+            return self._observe(rows, P, report)
+
+    def _observe(self, rows: Rows, P: Array, report: Report | None) -> Array:
+        raise NotImplementedError
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
@@ -200,21 +230,8 @@ class Windows(RoundObserver):
         """The number of rounds so far."""
         return self._n_waiting + (self._ladder[-1].stop if self._ladder else 0)
 
-    def observe(self, x: Any, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
-        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted."""
-        P = checked_row(p, self.n_classes)[None]
-        x = validation.usable(self._reference._own_context(x))
-        if isinstance(x, SparseRow):
-            X: Any = SparseRows(np.array([0, len(x.indices)]), *x, self.n_features)
-        else:
-            X = x[None]
-        return float(self.observe_many(X, np.asarray(y)[None], P, weight=[weight])[0])
-
-    def observe_many(
-        self, X: Any, y: ArrayLike, P: ArrayLike, *, weight: ArrayLike | None = None
-    ) -> Array:
-        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,)."""
-        rows, P, losses = self._check_rounds(X, y, P, weight)
+    def _observe(self, rows: Rows, P: Array, report: Report | None) -> Array:
+        losses = log_losses(P, rows.labels, rows.soft)
         errors = 1.0 - label_mass(P, rows.labels, rows.soft)
         # A round of weight 0 does not count, even if its loss is infinite.
         weighted = np.zeros_like(losses)
@@ -230,10 +247,11 @@ class Windows(RoundObserver):
                     self._reference._run(batch, None)
                 self._start_block()
             start = stop
+            if report is not None:
+                report(start)
         return losses
 
     def _waiting_span(self) -> EvidenceSpan:
-        """Return the evidence of the rounds that wait, expanded at the reference learner."""
         batches = Rows.join(self._waiting)
         evidence = functools.reduce(add, map(self._reference.evidence_of, batches))
         start = self.n_rounds - self._n_waiting
@@ -264,14 +282,6 @@ class Windows(RoundObserver):
         loss, n_errors, weight = span.totals.tolist()
         bound = span.evidence.lower_bound()
         return Window(span.start, span.stop, loss, n_errors, weight, bound, self.B)
-
-    @property
-    def n_bytes(self) -> int:
-        """About how much memory the evidence, the reference learner and the rows take."""
-        sums: int = sum(span.evidence.n_bytes for span in self._ladder)
-        waiting = (array for rows in self._waiting for array in rows.arrays().values())
-        sums += sum(array.nbytes for array in waiting)
-        return self._reference.n_bytes + sums
 
     def to_record(self) -> Record:
         """Return everything as a record, rows that wait included."""

@@ -152,7 +152,7 @@ class LinearEvidence(LowerBound):
     def _add_planes(self, rows: Rows, P: Array) -> None:
         """Add checked rows whose planes touch at P (T, K), any distributions."""
         X, norms, labels, soft, weights = rows
-        X = SparseRows.of_any(X).compact()
+        X = SparseRows.of(X).compact()
         places = self._rows_of(X.indices)
         add_planes(
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms

@@ -1,4 +1,4 @@
-"""Scanners of text: VW lines as sparse rows, ends of CSV records, keys of JSON lines.
+"""Scanners of text: VW lines as sparse rows, ends of CSV records.
 
 A VW line is plain if it is ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...`` with
 named features, a weight that is not negative, and numbers of at most 15 digits, which a float
@@ -12,7 +12,7 @@ from folklearn.kernels.compile import kernel
 
 PLAIN, OTHER, BLANK = range(3)
 
-_SPACE, _TAB, _NEWLINE, _RETURN, _QUOTE, _BACKSLASH = 32, 9, 10, 13, 34, 92
+_SPACE, _TAB, _NEWLINE, _RETURN, _QUOTE = 32, 9, 10, 13, 34
 _BAR, _COLON, _CARET = 124, 58, 94
 _NINE, _ZERO, _POINT, _MINUS, _PLUS, _SMALL_E, _LARGE_E = 57, 48, 46, 45, 43, 101, 69
 _APOSTROPHE, _COMMA = 39, 44
@@ -22,8 +22,6 @@ _MAX_DIGITS = 15
 _MAX_POWER = 22  # 10^22 is the largest power of 10 that a float holds exactly
 _POWERS = np.array([10.0**i for i in range(_MAX_POWER + 1)])
 _START, _PLAIN, _QUOTED, _CLOSED = range(4)  # position within a cell of CSV
-_OPEN, _CLOSE = (123, 91), (125, 93)
-_OFFSET, _PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a
 
 
 @kernel
@@ -315,53 +313,9 @@ def record_ends(text: bytes, delimiter: str):
     return ends[:n_ends], regular
 
 
-@kernel
-def _count_keys(text, seen):
-    """Return the number of different keys, and the deepest nesting of a line.
-
-    `seen` (a power of two) is 0 and holds the hashes; half as many keys as it holds are counted.
-    """
-    n_keys, depth, deepest = 0, 0, 0
-    mask = np.uint64(seen.shape[0] - 1)
-    max_keys = seen.shape[0] // 2
-    end = text.shape[0]
-    i = 0
-    while i < end:
-        byte = text[i]
-        i += 1
-        if byte == _NEWLINE:
-            depth = 0
-        elif byte == _OPEN[0] or byte == _OPEN[1]:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte == _CLOSE[0] or byte == _CLOSE[1]:
-            depth -= 1
-        elif byte == _QUOTE:
-            hashed = _OFFSET
-            while i < end and text[i] != _QUOTE and text[i] != _NEWLINE:
-                if text[i] == _BACKSLASH:
-                    i += 1
-                    if i == end:
-                        break
-                hashed = (hashed ^ np.uint64(text[i])) * _PRIME
-                i += 1
-            if i < end and text[i] == _QUOTE:
-                i += 1
-            while i < end and (text[i] == _SPACE or text[i] == _TAB):
-                i += 1
-            if i < end and text[i] == _COLON and n_keys < max_keys:
-                hashed |= np.uint64(1)  # 0 is an empty slot
-                slot = (hashed >> np.uint64(20)) & mask
-                while seen[slot] != 0 and seen[slot] != hashed:
-                    slot = (slot + np.uint64(1)) & mask
-                if seen[slot] == 0:
-                    seen[slot] = hashed
-                    n_keys += 1
-    return n_keys, deepest
-
-
-def json_extent(text: bytes, max_keys: int):
-    """Return the number of distinct keys of JSON lines, up to max_keys, and the depth."""
-    seen = np.zeros(2 ** (2 * max_keys - 1).bit_length(), np.uint64)
-    n_keys, deepest = _count_keys(np.frombuffer(text, np.uint8), seen)
-    return min(n_keys, max_keys), deepest
+def last_record_end(text: bytes, delimiter: str = ""):
+    """Return the size of the whole records of a CSV text, of its whole lines without delimiter."""
+    if not delimiter or b'"' not in text:
+        return text.rfind(b"\n") + 1
+    ends, _ = record_ends(text, delimiter)
+    return int(ends[-1]) if len(ends) else 0

@@ -212,7 +212,7 @@ class SparseSgd(FirstOrderCertified):
 
     def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:
         """Return the probabilities (n, T, K) of checked contexts by mixtures (n, E)."""
-        rows = SparseRows.of_any(X)
+        rows = SparseRows.of(X)
         P = np.empty((len(mixtures), len(rows), self.n_classes))
         keys, places, _, _ = self._columns.table
         sparse_sgd.predict_rows(
@@ -250,7 +250,7 @@ class SparseSgd(FirstOrderCertified):
         return min(rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        rows, start = rows._replace(X=SparseRows.of_any(rows.X)), 0
+        rows, start = rows._replace(X=SparseRows.of(rows.X)), 0
         while start < len(P):
             X, _, labels, soft, weights = rows.part(start, len(P))
             start += sparse_sgd.run(

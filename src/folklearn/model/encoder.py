@@ -348,7 +348,7 @@ class TableEncoder(Serializable):
             else:
                 parts[1 + finder.find((source, ""))] = column.hashed()
         if table.features is not None:
-            features = SparseRows.of_any(table.features)
+            features = SparseRows.of(table.features)
             if np.isnan(features.values).any():
                 filled = np.where(np.isnan(features.values), 0.0, features.values)
                 features = SparseRows(features.indptr, features.indices, filled, features.shape[1])

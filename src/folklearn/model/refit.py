@@ -144,7 +144,7 @@ def _refit_wide(
     batches: list[Rows] = []
     n_bytes, n_present, n_classes = 0, utils.bytes_present(), pipeline.n_classes
     for batch in rows:
-        Z = SparseRows.of_any(batch.X)
+        Z = SparseRows.of(batch.X)
         batches.append(batch._replace(X=Z))
         n_bytes += _COPIES_OF_LOGITS * 8 * len(Z) * n_classes + _BYTES_OF_A_VALUE * Z.nnz
         if n_bytes > n_present / 2:

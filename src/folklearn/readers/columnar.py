@@ -9,7 +9,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.convert import DATE_KINDS, Kind, Kinds
+from folklearn.readers.convert import DATE_KINDS, MAX_ABS_VALUE, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
-from folklearn.readers.source import ByteSource, IteratorIO, Peekable
+from folklearn.readers.source import ByteSource, IteratorIO
 from folklearn.readers.table import (
     Column,
     Faults,
@@ -28,12 +28,11 @@ from folklearn.readers.table import (
     as_text_column,
     convert_values,
     decode_column,
-    find_faults,
     kind_of_column,
 )
 from folklearn.utils import import_optional
 
-PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+MAGIC = PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
 _BATCH_ROWS = 8192
 _TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -41,52 +40,40 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ArrowReader(Reader):
-    """A Parquet file, an Arrow file or an Arrow stream, recognised by their first bytes.
-
-    Parquet and Arrow files from a pipe are stored in a temporary file.
-    """
+    """A Parquet file, an Arrow file or stream; files from a pipe go to a temporary one."""
 
     unit = "row"
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source.name)
         self._arrow = import_optional("pyarrow", "Parquet and Arrow files need")
-        self._magic = magic = source.first_bytes
+        magic = source.first_bytes
         self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
         if magic.startswith(OLD_FEATHER):
             raise InvalidInputError(
                 f"{self.name} is Feather of version 1; write it as version 2, or as Parquet"
             )
-        if not magic.startswith((PARQUET, FILE, STREAM)):
+        if not magic.startswith(MAGIC):
             raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
-        self.is_live = source.is_live and magic.startswith(STREAM)
+        self._source, self._is_stream = source, magic.startswith(STREAM)
+        self.is_live = source.is_live and self._is_stream
         self.can_reread = not self.is_live
-        self._live: Peekable[Any] | None = None  # batches of a pipe
         self._path: Any = source.path
         if source.is_live and not self.is_live:
             self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
             self._copy.writelines(source.raw())
             self._copy.flush()
             self._path = self._copy.name
-        with self._catch_damage():
-            if self.is_live:
-                file = io.BufferedReader(IteratorIO(source.raw()))
-                ipc = import_optional("pyarrow.ipc", "Arrow files need")
-                stream = ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
-                schema, self._live = stream.schema, Peekable(stream)
-            else:
-                with self._open() as opened:
-                    schema = opened.schema_arrow if self.format == "parquet" else opened.schema
-                    if self.format == "parquet":
-                        self.n_rows = opened.metadata.num_rows
+        with self._catch_damage(), self._open(looking=True) as file:
+            schema = file.schema_arrow if self.format == "parquet" else file.schema
+            if self.format == "parquet":
+                self.n_rows = file.metadata.num_rows
         self._name_columns(schema)
 
     def _name_columns(self, schema: Any) -> None:
         self.check_column_count(len(schema))
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):
-            if _PANDAS_INDEX.fullmatch(field.name):
-                continue
             if field.name in names:
                 raise InvalidInputError(
                     f"{self.name} has two columns named {field.name!r}; rename one"
@@ -95,47 +82,38 @@ class ArrowReader(Reader):
                 raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
             if kind_of_type(field.type) is None:
                 self.leave_out(field.name, str(field.type))
-                continue
-            names[field.name] = None
+            elif not _PANDAS_INDEX.fullmatch(field.name):
+                names[field.name] = None
         self.names = tuple(names)
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         wanted = dict.fromkeys(self.names) if kinds is None else kinds
-        row = 1
-        with self._catch_damage():
-            for batch in self._batches([*wanted], looking):
-                numbers = np.arange(row, row + batch.num_rows)
-                converted = {
-                    name: convert_arrow(batch.column(name), kind) for name, kind in wanted.items()
-                }
-                yield self.assemble_rows(converted, numbers)
-                row += batch.num_rows
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        if self.format == "parquet":
-            import pyarrow.parquet as pq
-
-            with pq.ParquetFile(self._path, pre_buffer=False) as file:
-                yield file
-            return
-        ipc = import_optional("pyarrow.ipc", "Arrow files need")
-        opens = ipc.open_file if self._magic.startswith(FILE) else ipc.open_stream
-        with self._arrow.OSFile(os.fspath(self._path)) as file, opens(file) as reader:
-            yield reader
-
-    def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
-        n_rows = self.limit_rows(_BATCH_ROWS)
-        if self._live is not None:
-            yield from _cut_batches(self._live.read(looking), n_rows)
-            return
-        with self._open() as opened:
+        row, n_rows = 1, self.limit_rows(_BATCH_ROWS)
+        with self._catch_damage(), self._open(looking) as file:
+            batches = file
             if self.format == "parquet":
-                yield from opened.iter_batches(n_rows, columns=columns, use_threads=True)
-                return
-            is_file = self._magic.startswith(FILE)
-            numbers = range(opened.num_record_batches if is_file else 0)
-            yield from _cut_batches(map(opened.get_batch, numbers) if is_file else opened, n_rows)
+                batches = file.iter_batches(n_rows, columns=[*wanted], use_threads=True)
+            elif not self._is_stream:
+                batches = map(file.get_batch, range(file.num_record_batches))
+            for batch in batches:
+                for start in range(0, batch.num_rows, n_rows):
+                    part = batch.slice(start, n_rows)
+                    converted = {
+                        name: convert_arrow(part.column(name), kind)
+                        for name, kind in wanted.items()
+                    }
+                    yield self.assemble_rows(converted, np.arange(row, row + part.num_rows))
+                    row += part.num_rows
+
+    def _open(self, looking: bool) -> Any:
+        if self.format == "parquet":
+            from pyarrow.parquet import ParquetFile
+
+            return ParquetFile(self._path, pre_buffer=False)
+        if not self._is_stream:
+            return self._arrow.ipc.open_file(self._arrow.OSFile(os.fspath(self._path)))
+        file = io.BufferedReader(IteratorIO(self._source.raw(looking)))
+        return self._arrow.ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
 
     @contextmanager
     def _catch_damage(self) -> Iterator[None]:
@@ -144,12 +122,6 @@ class ArrowReader(Reader):
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
             raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
-
-
-def _cut_batches(batches: Iterator[Any], n_rows: int) -> Iterator[Any]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, n_rows):
-            yield batch.slice(start, n_rows)
 
 
 @lru_cache(maxsize=256)
@@ -178,25 +150,24 @@ def convert_arrow(
     import pyarrow.compute
 
     if isinstance(array, pa.ChunkedArray):
-        if array.num_chunks == 1:
-            array = array.chunk(0)
-        else:
-            chunks = array.unify_dictionaries().chunks
-            array = pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
         array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
+    natural = kind_of_type(array.type) or "text"
     if kind is None:
-        return convert_arrow(array, kind_of_type(array.type) or "text")[0], {}
+        return convert_arrow(array, natural)[0], {}
     if pa.types.is_null(array.type):
         return convert_values([None] * len(array), kind)
-    if kind == "number" and kind_of_type(array.type) == "number":
+    if kind == natural == "number":
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return numbers, find_faults(numbers)
-    if kind in DATE_KINDS and kind_of_type(array.type) == "date":
+        if np.fmax.reduce(np.abs(numbers), initial=0.0) <= MAX_ABS_VALUE:
+            return numbers, {}
+        return convert_values(numbers.tolist(), kind)
+    if kind in DATE_KINDS and natural == "date":
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
     if not pa.types.is_dictionary(array.type):
@@ -212,9 +183,8 @@ def convert_arrow(
 
 def is_frame(source: Any) -> bool:
     """Return whether something may be a data frame, without importing a package to find out."""
-    return (hasattr(source, "columns") and hasattr(source, "__len__")) or hasattr(
-        source, "__arrow_c_stream__"
-    )
+    has_columns = hasattr(source, "columns") and hasattr(source, "__len__")
+    return has_columns or hasattr(source, "__arrow_c_stream__")
 
 
 class FrameReader(Reader):
@@ -224,8 +194,8 @@ class FrameReader(Reader):
     unit = "row"
     has_objects = True
 
-    def __init__(self, frame: Any, name: str = "the data frame") -> None:
-        super().__init__(name)
+    def __init__(self, frame: Any) -> None:
+        super().__init__("the data frame")
         nw = import_optional("narwhals.stable.v2", "data frames need", "df")
         import_optional("pyarrow", "data frames need", "df")
         try:
@@ -233,12 +203,12 @@ class FrameReader(Reader):
             columns = self._frame.columns
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise InvalidInputError(f"{name} cannot be read: {reason}") from None
+            raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
         self.check_column_count(len(columns))
         self.n_rows = len(self._frame)
         self._frame_names = {str(column): column for column in columns}
         if len(self._frame_names) < len(columns):
-            raise InvalidInputError(f"{name} has two columns of the same name; rename one")
+            raise InvalidInputError(f"{self.name} has two columns of the same name; rename one")
         self.names = tuple(name for name in self._frame_names if self._is_readable(name, nw))
 
     def _is_readable(self, name: str, nw: Any) -> bool:
@@ -296,7 +266,6 @@ class TableReader(Reader):
         self._table = table
         self.n_rows = len(table)
         self.names = tuple(table.columns)
-        self._origin: Reader | None = None
 
     @classmethod
     def buffer(cls, reader: Reader) -> Reader:
@@ -305,36 +274,23 @@ class TableReader(Reader):
             return reader
         kinds = {name: kind_of_column(column) for name, column in reader.head().columns.items()}
         buffered = cls(Table.concat(list(reader.read(kinds))), reader.name)
-        for name in ("format", "unit", "decimal", "notes"):
+        for name in ("format", "unit", "decimal", "notes", "_feature_names"):
             setattr(buffered, name, getattr(reader, name))
-        buffered._origin = reader
         return buffered
 
-    def feature_names(self, indices: Sequence[int]) -> list[str]:
-        """Return the names of features that a table has by number."""
-        if self._origin is None:
-            return super().feature_names(indices)
-        return self._origin.feature_names(indices)
-
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        for start in range(0, len(self._table), _BATCH_ROWS):
-            rows = self._table.take(slice(start, start + _BATCH_ROWS))
-            converted = {
-                name: self._convert(column, None if kinds is None else kinds[name])
-                for name, column in rows.columns.items()
-                if kinds is None or name in kinds
-            }
-            yield self.assemble_rows(converted, rows.lines, features=rows.features)
+        converted = {
+            name: self._convert(column, None if kinds is None else kinds[name])
+            for name, column in self._table.columns.items()
+            if kinds is None or name in kinds
+        }
+        yield self.assemble_rows(converted, self._table.lines, self._table.features)
 
     def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
-        natural = kind_of_column(column)
-        if kind == natural == "number":
-            return column, find_faults(np.asarray(column, np.float64))
-        if kind in (None, natural):
+        if kind is None or kind == kind_of_column(column) != "number":
             return column, {}
         if kind == "text":
             return as_text_column(column), {}
-        assert kind is not None
         if isinstance(column, TextColumn):
             return decode_column(column.codes.astype("int64"), column.values, kind, self.decimal)
         return convert_values(column.tolist(), kind)

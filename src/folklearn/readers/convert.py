@@ -70,7 +70,6 @@ def parse_amount(text: str, decimal: str = ".") -> float | None:
 
 
 def find_unit(text: str) -> str:
-    """Return the currency or the percent sign of an amount, "" if it has none."""
     return next((sign for sign in f"{_MONEY}%" if sign in text), "")
 
 
@@ -97,13 +96,12 @@ def parse_date(text: str, kind: Kind = "date") -> datetime | None:
         return None
     try:
         moment = f"{year}-{month:0>2}-{day:0>2}{_SHORT_HOUR.sub('0', time)}"
-        return drop_zone(datetime.fromisoformat(moment))
+        return _drop_zone(datetime.fromisoformat(moment))
     except (ValueError, OverflowError):
         return None
 
 
-def drop_zone(moment: datetime) -> datetime:
-    """Return the same moment in UTC if it has a zone."""
+def _drop_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -134,10 +132,7 @@ def format_cell(value: Any) -> str | None:
 
 
 def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
-    """Return a number, NaN if it is missing, and what is wrong with it, or nothing.
-
-    That of a duration is its seconds.
-    """
+    """Return a number (seconds of a duration), NaN if it is missing, and what is wrong, or ""."""
     if value is None:
         return math.nan, ""
     if isinstance(value, str):
@@ -171,11 +166,11 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
 
 
 def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
-    """Return a date, None if it is missing, and what is wrong with it, or nothing."""
+    """Return a date, None if it is missing, and what is wrong with it, or ""."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime):  # pandas' NaT is one that differs from itself
-        return (drop_zone(value) if value == value else None), ""
+        return (_drop_zone(value) if value == value else None), ""
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day), ""
     text = format_cell(value)
@@ -188,11 +183,7 @@ def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
 
 
 def add_remedy(fault: str, column: str) -> str:
-    """Return what is wrong with a cell of a column, and what to do if the column is to blame.
-
-    >>> add_remedy("'x' is not a number", "zip code")
-    "'x' is not a number; for a column of text: roles={'zip code': 'category'}"
-    """
+    """Return what is wrong with a cell of a column, and what to do if the column is to blame."""
     if fault.endswith(_AMBIGUOUS_ORDER):
         return f"{fault}: {format_role(column, 'day/month')} or {format_role(column, 'month/day')}"
     if fault == IS_NESTED:
@@ -203,7 +194,6 @@ def add_remedy(fault: str, column: str) -> str:
 
 
 def format_role(column: str, role: str) -> str:
-    """Return how a role is given to a column."""
     return spell_argument("roles={{{!r}: {!r}}}", column, role)
 
 

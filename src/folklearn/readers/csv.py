@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.text import record_ends
+from folklearn.kernels.text import last_record_end, record_ends
 from folklearn.readers.columnar import convert_arrow
 from folklearn.readers.convert import Kinds, parse_amount, parse_number
-from folklearn.readers.reader import BadRow, LineReader, ParsedChunk, is_utf8
+from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
 from folklearn.readers.table import Column, Table, convert_values
 from folklearn.utils import import_optional, join_names
@@ -37,14 +37,7 @@ _THREAD_BYTES = 2**20  # that a thread of pyarrow parses
 
 
 class CsvReader(LineReader):
-    """A CSV file or a stream of it.
-
-    Parameters
-    ----------
-    source : the text.
-    delimiter : one character between cells; inferred from the header if None.
-    decimal : "." or "," before decimals; inferred from the first rows if None.
-    """
+    """A CSV file or a stream of it; delimiter and decimal mark are inferred if they are None."""
 
     format = "csv"
 
@@ -53,17 +46,14 @@ class CsvReader(LineReader):
     ) -> None:
         super().__init__(source)
         import_optional("pyarrow", "CSV files need")
-        if delimiter is None:
-            unquoted = _QUOTED.sub("", source.first_line())
-            self.delimiter = max(_DELIMITERS, key=unquoted.count)
-            if self.delimiter != ",":
-                self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
-        elif len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        unquoted = _QUOTED.sub("", source.first_line())
+        self.delimiter = max(_DELIMITERS, key=unquoted.count) if delimiter is None else delimiter
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
             raise InvalidInputError(
                 f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
             )
-        else:
-            self.delimiter = delimiter
+        if delimiter is None and self.delimiter != ",":
+            self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
         self._header = b""  # everything up to the first row, as written
         self._read_header()
         if decimal not in (None, ".", ","):
@@ -74,13 +64,12 @@ class CsvReader(LineReader):
             self.notes.append("decimal comma")
 
     def _read_header(self) -> None:
-        for chunk in self._source.chunks(self._last_record_end, looking=True):
+        for chunk in self._source.chunks(self.delimiter, looking=True):
             for line, record in split_records(chunk, self.delimiter):
                 self._header += record
-                cells: list[str] = []
-                rows, _, _, faults = self._parse_lines([(line, record)], self._parse_cells, cells)
-                if faults:
-                    raise InvalidInputError(f"line {line} of {self.name}: {faults[0][1]}")
+                rows, _, _, bad = self._parse_lines([(line, record)], self._parse_cells)
+                if bad:
+                    raise InvalidInputError(bad[0].sentence)
                 if rows:
                     return self._name_columns([cell.strip() for cell in rows[0]], line)
         raise InvalidInputError(
@@ -88,7 +77,6 @@ class CsvReader(LineReader):
         )
 
     def _name_columns(self, names: list[str], line: int) -> None:
-        """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
         self.check_column_count(len(names))
         numbers = [parse_number(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
@@ -120,44 +108,33 @@ class CsvReader(LineReader):
         points = {text for text in texts if "." in text and parse_amount(text) is not None}
         return bool(commas) and points <= commas
 
-    def _last_record_end(self, data: bytes) -> int:
-        if b'"' not in data:
-            return data.rfind(b"\n") + 1
-        ends, _ = record_ends(data, self.delimiter)
-        return int(ends[-1]) if len(ends) else 0
-
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        wanted: Kinds = dict.fromkeys(self.names, "text") if kinds is None else kinds
         header = self._header
-        for chunk in self._source.chunks(self._last_record_end, looking):
-            n = min(len(header), len(chunk.data))
-            if chunk.data[:n] != header[:n]:
+        for data, line in self._source.chunks(self.delimiter, looking):
+            n = min(len(header), len(data))
+            if data[:n] != header[:n]:
                 break
-            header, rest = header[n:], chunk.data[n:] if n else chunk.data
-            if rest:
-                line = chunk.line + chunk.data.count(b"\n", 0, n)
-                yield self._parse_chunk(Chunk(rest, line), kinds)
+            header, rest = header[n:], data[n:]
+            line += data.count(b"\n", 0, n)
+            size = len(rest)
+            while rest:
+                end = len(rest)
+                if end > size:
+                    end = last_record_end(rest[:size], self.delimiter) or end
+                part = Chunk(rest[:end], line)
+                table = self._parse_regular(part, wanted)
+                if table is None and size > _FAULTY_CHUNK_BYTES:
+                    size = _FAULTY_CHUNK_BYTES
+                    continue
+                if table is None:
+                    yield self._parse_irregular(part, wanted)
+                else:
+                    yield ParsedChunk(table, ())
+                line += rest.count(b"\n", 0, end)
+                rest = rest[end:]
         if header:
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
-
-    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
-        wanted: Kinds = dict.fromkeys(self.names, "text") if kinds is None else kinds
-        whole = self._parse_regular(chunk, wanted)
-        if whole is not None:
-            return ParsedChunk(whole, ())
-        tables: list[Table] = []
-        bad: list[BadRow] = []
-        rest, line = chunk.data, chunk.line
-        while rest:
-            end = self._last_record_end(rest[:_FAULTY_CHUNK_BYTES]) or len(rest)
-            small = Chunk(rest[:end], line)
-            table = self._parse_regular(small, wanted)
-            if table is None:
-                table, bad_rows = self._parse_irregular(small, wanted)
-                bad += bad_rows
-            tables.append(table)
-            line += rest.count(b"\n", 0, end)
-            rest = rest[end:]
-        return ParsedChunk(Table.concat(tables), bad)
 
     def _parse_regular(self, chunk: Chunk, kinds: Kinds) -> Table | None:
         """Return a chunk as pyarrow reads it, None unless it has no fault."""
@@ -203,8 +180,7 @@ class CsvReader(LineReader):
         lines = np.arange(chunk.line, chunk.line + table.num_rows)
         if data.count(b"\n") != table.num_rows:
             records = split_records(chunk, self.delimiter)
-            starts = [line for line, record in records if not self._is_blank(record)]
-            lines = np.array(starts, np.int64)
+            lines = np.array([n for n, record in records if not self._is_blank(record)], np.int64)
             if len(lines) != table.num_rows:
                 return None
         columns: dict[str, Column] = {}
@@ -215,16 +191,14 @@ class CsvReader(LineReader):
         return Table(columns, lines)
 
     def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
-        """Return a chunk as Python reads it, record by record, bad ones apart."""
         records = split_records(chunk, self.delimiter)
-        placeholder = [""] * len(self.names)
-        rows, lines, texts, faults = self._parse_lines(records, self._parse_cells, placeholder)
+        rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
         cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
         converted = {
             name: convert_values(cells_of.get(name, ()), kind, self.decimal)
             for name, kind in kinds.items()
         }
-        return self.assemble_rows(converted, lines, faults, texts)
+        return self.assemble_rows(converted, lines, texts=texts, bad=bad)
 
     def _parse_cells(self, text: str) -> list[str] | None:
         if self._is_blank(text.encode()):
@@ -245,7 +219,7 @@ class CsvReader(LineReader):
 
 
 def split_records(chunk: Chunk, delimiter: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line where it starts, record with its end); the last may have an open quote."""
+    """Yield the line where it starts and the text of every record; the last may be unclosed."""
     line, start = chunk.line, 0
     for end in (*record_ends(chunk.data, delimiter)[0].tolist(), len(chunk.data)):
         record = chunk.data[start:end]

@@ -6,15 +6,14 @@ VW's text is ``action:cost:probability | features``. For actions that are known 
 features`` of the decision, then a line for every action, of which the one that was played has the
 label, whose first number says nothing. A tag names the action.
 
-JSON lines (`--dsjson`) are those of VW and Azure Personalizer, one object a line. `c` holds the
-features of the decision, and in `_multi` those of its actions; `_labelIndex` is the action that was
-played, counted from 0, and `_label_Action` the same from 1; `a` are actions from 1 as they were
-ranked, the played one first, and `p` their probabilities; `_label_cost` is the negative reward and
-`_label_probability` the probability of the played action, where `p` is absent; `o` are the
-outcomes; `EventId` names the decision and `_tag` an action. Lines with `_skipLearn` were never
-activated, and are left out. Of features, an object within is a namespace, a list of objects is all
-of them, a list of numbers is numbered, a text in a list is an indicator, and so is every word of a
-`_text`. Other keys that begin with an underscore are no features.
+JSON lines (`--dsjson`) are those of VW and Azure Personalizer. `c` holds the features of the
+decision, and in `_multi` those of its actions; `_labelIndex` is the played action from 0,
+`_label_Action` from 1; `a` are actions from 1 as they were ranked, the played one first, and `p`
+their probabilities; `_label_cost` is the negative reward, `_label_probability` that of the played
+action where `p` is absent; `o` are the outcomes; `_tag` names an action. Lines with `_skipLearn`
+are left out. Of features, an object within is a namespace, a list of objects is all of them, a list
+of numbers is numbered, a text in a list is an indicator, and so is every word of a `_text`. Other
+keys that begin with an underscore are no features.
 """
 
 import json
@@ -62,24 +61,7 @@ class LoggedDecision(NamedTuple):
     options: tuple[Option, ...]  # that could be played; empty if they are known by number only
     action: int  # that was played, from 0
     propensity: float  # with which it was
-    reward: float  # the negative cost as it is stored; from 0 to 1 once `scaled`
-
-    def scaled(self, low: float, high: float) -> "LoggedDecision":
-        """Return the decision with a reward between `low` and `high` scaled to 0 to 1; check it."""
-        if not 0.0 < self.propensity <= 1.0 + _ROUNDING:
-            raise InvalidInputError(
-                f"the probability is {self.propensity:g}; that of an action that was played is "
-                "above 0 and at most 1"
-            )
-        scaled = (self.reward - low) / (high - low)
-        if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
-            raise InvalidInputError(
-                f"the cost is {0.0 - self.reward:g}, a reward of {self.reward:g}, which is not "
-                f"between {low:g} and {high:g}; say what rewards lie between: "
-                f"{spell_argument('reward_range=(low, high)')}"
-            )
-        reward = min(max(scaled, 0.0), 1.0)
-        return self._replace(propensity=min(self.propensity, 1.0), reward=reward)
+    reward: float  # the negative cost; from 0 to 1 once it is scaled
 
 
 def read_log(
@@ -130,58 +112,67 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    """Yield the decisions of a file in order."""
+    """Yield the decisions of a file in order, their rewards scaled to 0 to 1."""
     low, high = reward_range
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
             f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
         )
-    for parse, lines in _group_lines(source):
-        try:
-            for fault in filter(None, (fault for _, _, fault in lines)):
-                raise InvalidInputError(fault)
-            decision = parse([text for _, text, _ in lines])
-            if decision is not None:
-                yield decision.scaled(low, high)
-        except InvalidInputError as error:
-            first, text = lines[0][0], "\n".join(text for _, text, _ in lines)
-            where = f"line {first} of {source.name}"
-            bad = BadRow(f"{where}: {error}", line=first, text=text, reason=str(error))
-            if on_bad is None:
-                raise bad from None
-            on_bad(bad)
+    lines = dropwhile(_is_blank, chain.from_iterable(chunk.lines() for chunk in source.chunks()))
+    start = list(islice(lines, 2))
+    parse = _choose_parser([data.decode(errors="replace") for _, data in start])
+    n_lines = None if parse is parse_cb_lines else 1  # of a decision; None for a whole group
+    for is_blank, group in groupby(chain(start, lines), _is_blank):
+        while not is_blank and (numbered := list(islice(group, n_lines))):
+            first = numbered[0][0]
+            text, fault = decode_line(b"\n".join(data for _, data in numbered), source.encoding)
+            try:
+                if fault:
+                    raise InvalidInputError(fault)
+                decision = parse(text)
+                if decision is not None:
+                    yield _scale_reward(decision, low, high)
+            except InvalidInputError as error:
+                message = f"line {first} of {source.name}: {error}"
+                bad = BadRow(message, line=first, text=text, reason=str(error))
+                if on_bad is None:
+                    raise bad from None
+                on_bad(bad)
 
 
-_Line = tuple[int, str, str]  # its number, text, and what is wrong with it
-_Parser = Callable[[Sequence[str]], LoggedDecision | None]
+def _is_blank(line: tuple[int, bytes]) -> bool:
+    return not line[1].strip()
 
 
-def _group_lines(source: ByteSource) -> Iterator[tuple[_Parser, list[_Line]]]:
-    """Yield of every decision its parser, which the first two lines tell, and its lines."""
-    numbered = (numbered for chunk in source.chunks() for numbered in chunk.lines())
-    lines = ((line, *decode_line(data, source.encoding)) for line, data in numbered)
-
-    def is_blank(line: _Line) -> bool:
-        return not (line[1].strip() or line[2])
-
-    filled: Iterator[_Line] = dropwhile(is_blank, lines)
-    start = list(islice(filled, 2))
-    first, second = ([text for _, text, _ in start] + ["", ""])[:2]
-    parse: _Parser = parse_dsjson if first.lstrip().startswith("{") else parse_cb_line
+def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | None]:
+    """Return what parses a decision, which the first two lines of a log tell."""
+    first, second = (*start, "", "")[:2]
+    if first.lstrip().startswith("{"):
+        return parse_dsjson
     label, second_label = first.partition("|")[0], second.partition("|")[0]
     is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
-    if parse is parse_cb_line and (is_unlabelled or label.split(" ")[0] == _SHARED):
-        parse = parse_cb_lines
-    for is_empty, group in groupby(chain(start, filled), is_blank):
-        if not is_empty and parse is parse_cb_lines:
-            yield parse, list(group)
-        elif not is_empty:
-            yield from ((parse, [line]) for line in group)
+    return parse_cb_lines if is_unlabelled or label.split(" ")[0] == _SHARED else parse_cb_line
 
 
-def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
-    """Return the decision of one line."""
-    words, _, features = split_vw_line(texts[0])
+def _scale_reward(decision: LoggedDecision, low: float, high: float) -> LoggedDecision:
+    propensity, reward = decision.propensity, decision.reward
+    if not 0.0 < propensity <= 1.0 + _ROUNDING:
+        raise InvalidInputError(
+            f"the probability is {propensity:g}; that of an action that was played is above 0 and "
+            "at most 1"
+        )
+    scaled = (reward - low) / (high - low)
+    if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
+        raise InvalidInputError(
+            f"the cost is {0.0 - reward:g}, a reward of {reward:g}, which is not between {low:g} "
+            f"and {high:g}; say what rewards lie between: "
+            f"{spell_argument('reward_range=(low, high)')}"
+        )
+    return decision._replace(propensity=min(propensity, 1.0), reward=min(max(scaled, 0.0), 1.0))
+
+
+def parse_cb_line(text: str) -> LoggedDecision:
+    words, _, features = split_vw_line(text)
     if len(words) != 1:
         raise InvalidInputError(
             f"there are {len(words)} words before the bar; expected one: action:cost:probability"
@@ -192,14 +183,13 @@ def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
     return LoggedDecision(features, (), action - 1, probability, 0.0 - cost)
 
 
-def parse_cb_lines(texts: Sequence[str]) -> LoggedDecision:
-    """Return the decision that has a line for every action."""
+def parse_cb_lines(text: str) -> LoggedDecision:
     context: Features = {}
     options: list[Option] = []
     labels: dict[int, str] = {}
-    for number, text in enumerate(texts, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         try:
-            words, tag, features = split_vw_line(text)
+            words, tag, features = split_vw_line(line.rstrip("\r"))
         except InvalidInputError as error:
             raise InvalidInputError(f"line {number} of this decision: {error}") from None
         if words == [_SHARED] and number == 1:
@@ -251,13 +241,11 @@ def write_cb(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Return the namespace of a feature, "" for none, and its name within."""
     space, _, inner = name.partition("^")
     return (space, inner) if space and inner else ("", name)
 
 
 def _format_features(features: Features) -> str:
-    """Return features as VW writes them: by namespace, a text as an indicator."""
     words = []
     for name, value in features.items():
         space, inner = _split_name(name)
@@ -269,13 +257,12 @@ def _format_features(features: Features) -> str:
 
 
 def _escape(name: str) -> str:
-    """Percent-encode what separates names."""
     return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), name)
 
 
-def parse_dsjson(texts: Sequence[str]) -> LoggedDecision | None:
+def parse_dsjson(text: str) -> LoggedDecision | None:
     """Return the decision of one line, None if it was never activated."""
-    line = parse_object(texts[0])
+    line = parse_object(text)
     if "_slots" in line or "_outcomes" in line:
         raise InvalidInputError("it has several slots; only decisions of one action can be read")
     if line.get("_skipLearn") is True:
@@ -332,10 +319,8 @@ def _walk_features(value: Any, name: str) -> Iterator[tuple[str, float | str]]:
 
 
 def _check_number(value: Any, what: str) -> float:
-    if not isinstance(value, bool | int | float):
-        raise InvalidInputError(f"{what} is {value!r}; expected a number")
-    if not abs(value) <= MAX_ABS_VALUE:
-        raise InvalidInputError(f"{what} is {value}; expected a number that can be computed with")
+    if not (isinstance(value, bool | int | float) and abs(value) <= MAX_ABS_VALUE):
+        raise InvalidInputError(f"{what} is {value!r}; expected a number that can be computed with")
     return float(value)
 
 
@@ -346,18 +331,18 @@ def _find_action(line: dict[str, Any], n_actions: int) -> int:
     said = [(key, line[key], first) for key, first in ways.items() if key in line]
     if not said and isinstance(ranked, list) and ranked:
         said = [("the first of a", ranked[0], 1)]
+    if not said:
+        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
     for key, value, first in said:
         if type(value) is not int or not first <= value < n_actions + first:
             raise InvalidInputError(
                 f"{key} is {value!r}; expected {first} to {n_actions + first - 1}, one of its "
                 f"{n_actions} actions"
             )
-    actions: set[int] = {value - first for _, value, first in said}
-    if not actions:
-        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
-    if len(actions) > 1:
+    action, *others = (int(value) - first for _, value, first in said)
+    if others not in ([], [action]):
         raise InvalidInputError("_labelIndex and _label_Action name different actions")
-    return actions.pop()
+    return action
 
 
 def _find_propensity(line: dict[str, Any], action: int) -> float:
@@ -376,7 +361,6 @@ def _find_propensity(line: dict[str, Any], action: int) -> float:
 
 
 def _find_reward(line: dict[str, Any]) -> float:
-    """Return the negative cost, or a single outcome."""
     if "_label_cost" in line:
         return 0.0 - _check_number(line["_label_cost"], "_label_cost")
     entries: Any = line["o"] if isinstance(line.get("o"), list) else []
@@ -414,7 +398,6 @@ def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
 
 
 def _nest_features(features: Features) -> dict[str, Any]:
-    """Return features with an object for every namespace."""
     nested: dict[str, Any] = {}
     for name, value in features.items():
         if name.startswith("_"):
@@ -431,7 +414,6 @@ WRITERS = {".vw": write_cb, ".dsjson": write_dsjson}  # by the ending of a name
 
 
 def as_numbers(features: Features) -> dict[str, float]:
-    """Return features as numbers, a text as an indicator such as ``city=Rome``."""
     return dict(
         (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
         for name, value in features.items()
@@ -441,13 +423,10 @@ def as_numbers(features: Features) -> dict[str, float]:
 def as_interactions(
     decisions: Sequence[LoggedDecision], n_actions: int | None = None
 ) -> Interactions:
-    """Return decisions as a table of numbers.
+    """Return decisions as a table of numbers, as `read_log` does.
 
-    A number is a column, and a text is a column ``name=text`` that is 1 where it occurs; what a
-    decision does not name is 0. If all decisions offer the same, contexts are rows and actions
-    are numbers; if not, a row is an action, with the features of its decision. `n_actions` is how
-    many there are where they are known by number only; by default as many as the largest number
-    that was played, and at least 2.
+    If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an
+    action, with the features of its decision.
     """
     if not decisions:
         raise InvalidInputError("there is no decision in this log that can be read")
@@ -472,11 +451,9 @@ def as_interactions(
 
 
 def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
-    """Return rows of features by name as a matrix, and the names of its columns."""
     from sklearn.feature_extraction import DictVectorizer
 
-    numbers = [as_numbers(row) for row in rows]
-    vectorizer = DictVectorizer(sort=False).fit(numbers)
+    vectorizer = DictVectorizer(sort=False).fit(rows)  # a text is an indicator such as city=Rome
     names = tuple(vectorizer.feature_names_)
     if not names:
         return np.ones((len(rows), 1)), ("constant",)
@@ -485,7 +462,7 @@ def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
             f"{len(rows)} rows with {len(names)} different features are too many for a table: "
             "leave features out whose texts hardly ever come again, such as ids"
         )
-    return vectorizer.transform(numbers).toarray(), names
+    return vectorizer.transform(rows).toarray(), names
 
 
 def as_decisions(log: Interactions) -> Iterator[LoggedDecision]:

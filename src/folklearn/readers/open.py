@@ -10,8 +10,7 @@ import numpy as np
 
 from folklearn import validation
 from folklearn.errors import FolklearnError, InvalidInputError, warn_of_data
-from folklearn.readers import columnar
-from folklearn.readers.columnar import ArrowReader, FrameReader, is_frame
+from folklearn.readers.columnar import MAGIC, PARQUET, ArrowReader, FrameReader, is_frame
 from folklearn.readers.csv import CsvReader
 from folklearn.readers.reader import Reader
 from folklearn.readers.records import JsonReader, RowsReader
@@ -20,30 +19,17 @@ from folklearn.readers.sparse_text import SvmlightReader, VwReader
 from folklearn.readers.table import Table, kind_of_column, table_from_records
 from folklearn.sparse import SparseRows, is_sparse
 
-_READERS: dict[str, Callable[[ByteSource], Reader]] = {
-    "jsonlines": JsonReader,
-    "svmlight": SvmlightReader,
-    "vw": VwReader,
-    "parquet": ArrowReader,
-    "arrow": ArrowReader,
+# Of every format its reader, and how names of files of it end.
+_READERS: dict[str, tuple[Callable[..., Reader], tuple[str, ...]]] = {
+    "csv": (CsvReader, ("csv", "tsv", "tab")),
+    "jsonlines": (JsonReader, ("jsonlines", "jsonl", "ndjson", "json")),
+    "svmlight": (SvmlightReader, ("svm", "svmlight", "libsvm")),
+    "vw": (VwReader, ("vw",)),
+    "parquet": (ArrowReader, ("parquet", "pq")),
+    "arrow": (ArrowReader, ("arrow", "feather", "ipc", "arrows")),
 }
-
-_MAGIC = {
-    columnar.PARQUET: "parquet",
-    columnar.FILE: "arrow",
-    columnar.STREAM: "arrow",
-    columnar.OLD_FEATHER: "arrow",
-}
-_ENDINGS = {
-    "csv": ("csv", "tsv", "tab"),
-    "jsonlines": ("jsonlines", "jsonl", "ndjson", "json"),
-    "svmlight": ("svm", "svmlight", "libsvm"),
-    "vw": ("vw",),
-    "parquet": ("parquet", "pq"),
-    "arrow": ("arrow", "feather", "ipc", "arrows"),
-}
-FORMATS = tuple(_ENDINGS)
-_BY_ENDING = {ending: format for format, endings in _ENDINGS.items() for ending in endings}
+FORMATS = tuple(_READERS)
+_BY_ENDING = {ending: format for format, (_, endings) in _READERS.items() for ending in endings}
 _MAX_COLUMNS_NAMED = 6  # of those that are left out
 # A label and a weight at most, then a bar after a space or a tag.
 _VW_LINE = re.compile(r" *([^\s|,;]+ +){0,2}('[^\s|]*)? *\|")
@@ -90,9 +76,8 @@ def open_reader(
             )
         stored = open_source(source, encoding)
         format = _BY_ENDING[format] if format else _detect_format(stored)
-        if format == "csv":
-            return CsvReader(stored, delimiter=delimiter, decimal=decimal)
-        return _READERS[format](stored)
+        options = {"delimiter": delimiter, "decimal": decimal} if format == "csv" else {}
+        return _READERS[format][0](stored, **options)
     if is_frame(source):
         return FrameReader(source)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
@@ -114,9 +99,8 @@ def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
 
 
 def _detect_format(source: ByteSource) -> str:
-    for magic, format in _MAGIC.items():
-        if source.first_bytes.startswith(magic):
-            return format
+    if source.first_bytes.startswith(MAGIC):
+        return "parquet" if source.first_bytes.startswith(PARQUET) else "arrow"
     name = re.sub(r"\.(gz|zst|zstd)$", "", source.name.lower())
     if format_of_name := _BY_ENDING.get(name.rpartition(".")[2]):
         return format_of_name

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.readers.convert import Kinds, add_remedy
-from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.source import ByteSource
 from folklearn.readers.table import (
     Column,
     Faults,
@@ -26,11 +27,11 @@ from folklearn.sparse import SparseRows
 from folklearn.utils import closest_name, join_names
 
 T = TypeVar("T")
-RowFaults = dict[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
 # Columns that rows may name, first and late ones together: each is an object in every table.
 MAX_COLUMNS = 100_000
 MAX_CELLS = 2**25  # of a table: 256 MB of numbers
+_WRONG_ENCODING = ("it has a NUL byte", "it has bytes that are not")
 _HEAD_ROWS = 1000
 _MAX_VALUES_SCANNED = 101  # texts kept per column: one more than categories are shown
 _MAX_FEATURES_SCANNED = 100_001
@@ -56,14 +57,11 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
     def __init__(
         self, message: str, *, line: int, column: str | None = None, text: str = "", reason: str
     ) -> None:
-        # With another encoding the rows are good; leaving them out may lose half a file.
-        encodings = (spell_argument("encoding={!r}", name) for name in ("utf-16", "cp1252"))
-        is_of_encoding = any(encoding in message for encoding in encodings)
         way_out = f"; to leave bad rows out: {spell_argument('on_bad=print')}"
-        super().__init__(message if is_of_encoding else f"{message}{way_out}")
-        self.sentence = message
+        # With another encoding the rows are good; leaving them out may lose half a file.
+        super().__init__(message + ("" if reason.startswith(_WRONG_ENCODING) else way_out))
+        self.sentence, self.reason = message, reason
         self.line, self.column, self.text = line, column, text
-        self.reason = reason
 
 
 OnBad = Callable[[BadRow], None] | None  # takes rows that cannot be read; None raises the first
@@ -113,14 +111,13 @@ class Reader(ABC):
         self._head: Table | None = None
         self._was_read = False
         self._late: set[str] = set()  # columns that only later rows have
+        self._feature_names: dict[int, str] = {}
 
     @property
     def known(self) -> set[str]:
-        """The columns of the first rows, also those that cannot be read."""
         return {*self.names, *self.left_out}
 
     def leave_out(self, column: str, type: str) -> None:
-        """Register a column that holds values of a type that cannot be read."""
         if column not in self.left_out:
             self.left_out[column] = type
             self.notes.append(
@@ -129,7 +126,6 @@ class Reader(ABC):
             )
 
     def check_column_count(self, n_columns: int) -> None:
-        """Raise if there are more columns than can be read."""
         if n_columns > MAX_COLUMNS:
             raise InvalidInputError(
                 f"{self.name} has {n_columns:,} columns, and at most {MAX_COLUMNS:,} can be read: "
@@ -143,10 +139,9 @@ class Reader(ABC):
 
     @abstractmethod
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        """Yield all rows in chunks of any size.
+        """Yield all rows, for None all columns by the kind of their values.
 
-        Columns are of these kinds, or all of the kind of their values for None. `looking` at a
-        stream leaves its rows to be read again.
+        `looking` at a stream leaves its rows to be read again.
         """
 
     def head(self, n: int = _HEAD_ROWS) -> Table:
@@ -178,18 +173,18 @@ class Reader(ABC):
         on_bad : takes every row that cannot be read, which is then left out. If None, the rows
             before it are yielded, and then it is raised.
         """
-        first_names = {*self.names, *self.left_out}
+        columns = {*self.names, *self.left_out}
         for name, kind in kinds.items():
             if name in self.left_out and kind != "object":
                 raise InvalidInputError(
                     f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
                     "can be"
                 )
-            if name not in first_names and not self._has_late_columns:
+            if not (self._has_late_columns or name in columns):
                 raise self.missing_column_error(name)
-        if self._was_read and not self.can_reread:
-            raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
+            if self._was_read:
+                raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
             self.head()  # kept: after the rows are read it cannot be computed
         self._was_read = True
         return self._fill_tables(self._parse(kinds, looking=False), max_rows, on_bad)
@@ -233,46 +228,45 @@ class Reader(ABC):
             raise error
 
     def feature_names(self, indices: Sequence[int]) -> list[str]:
-        """Return the names of features that a table has by number."""
-        return [str(index) for index in indices]
+        """Return the names of features that a table has by number, the number of one without."""
+        return [self._feature_names.get(int(index), str(index)) for index in indices]
 
     def missing_column_error(self, name: str, context: str = "") -> InvalidInputError:
-        """Return the error that there is no such column."""
         meant = closest_name(name, self.names)
         question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
         columns = f"{question} columns are: {join_names(self.names)}"
         return InvalidInputError(f"{self.name} has no column {name!r}{context}{columns}")
 
+    def make_bad_row(
+        self, line: int, reason: str, text: str = "", column: str | None = None
+    ) -> BadRow:
+        where, shown = f"{self.unit} {line} of {self.name}", reason
+        if column is not None:
+            where += f", column {column!r}"
+            shown = reason if self.has_fixed_roles else add_remedy(reason, column)
+        return BadRow(f"{where}: {shown}", line=line, column=column, text=text, reason=reason)
+
     def assemble_rows(
         self,
         converted: Mapping[str, tuple[Column, Faults]],
         lines: NDArray[np.int64],
-        faults: RowFaults | None = None,
-        texts: Sequence[str] = (),
         features: SparseRows | Array | None = None,
+        texts: Sequence[str] = (),
+        bad: Sequence[BadRow] = (),
     ) -> ParsedChunk:
-        """Return columns as rows, bad ones apart.
-
-        `faults` are those that are known already, `texts` the rows as written.
-        """
-        faults = {} if faults is None else faults
-        for name, (_, column_faults) in converted.items():
-            for row, fault in column_faults.items():
-                faults.setdefault(row, (name, fault))
+        """Return rows, bad ones apart: `texts` are as written, `bad` those without columns."""
         table = Table({name: column for name, (column, _) in converted.items()}, lines, features)
-        bad = []
-        for row in sorted(faults):
-            column, fault = faults[row]
-            message = f"{self.unit} {lines[row]} of {self.name}: {fault}"
-            if column:
-                remedied = fault if self.has_fixed_roles else add_remedy(fault, column)
-                message = f"{self.unit} {lines[row]} of {self.name}, column {column!r}: {remedied}"
+        column_of: dict[int, str] = {}  # by row, the first with a fault
+        for name, (_, faults) in converted.items():
+            column_of = dict.fromkeys(faults, name) | column_of
+        if not column_of:
+            return ParsedChunk(table, bad)
+        bad = [*bad]
+        for row, name in column_of.items():
             text = texts[row] if texts else ""
-            line = int(lines[row])
-            bad.append(BadRow(message, line=line, column=column or None, text=text, reason=fault))
-        if bad:
-            table = table.take(np.delete(np.arange(len(table)), list(faults)))
-        return ParsedChunk(table, bad)
+            bad.append(self.make_bad_row(int(lines[row]), converted[name][1][row], text, name))
+        good = np.delete(np.arange(len(table)), [*column_of])
+        return ParsedChunk(table.take(good), sorted(bad, key=attrgetter("line")))
 
 
 class LineReader(Reader):
@@ -284,57 +278,34 @@ class LineReader(Reader):
         self.can_reread, self.is_live = not source.is_live, source.is_live
         self.notes = source.notes
 
-    @abstractmethod
-    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
-        """Return the rows of a chunk."""
-
-    def _chunks(self, looking: bool) -> Iterator[Chunk]:
-        return self._source.chunks(looking=looking)
-
-    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        for chunk in self._chunks(looking):
-            yield self._parse_chunk(chunk, kinds)
-
     def _parse_lines(
-        self,
-        lines: Iterable[tuple[int, bytes]],
-        parse: Callable[[str], T | None],
-        placeholder: T,
-    ) -> tuple[list[T], NDArray[np.int64], list[str], RowFaults]:
-        """Return rows, their numbers and texts, and faults, of which the row is `placeholder`.
-
-        `parse` returns a row, None for no row, or raises.
-        """
-        rows, numbers, texts, faults = list[T](), list[int](), list[str](), RowFaults()
+        self, lines: Iterable[tuple[int, bytes]], parse: Callable[[str], T | None]
+    ) -> tuple[list[T], NDArray[np.int64], list[str], list[BadRow]]:
+        """Return rows, their numbers and texts, and bad ones; `parse` returns None for no row."""
+        rows, numbers, texts, bad = list[T](), list[int](), list[str](), list[BadRow]()
         for line, data in lines:
             text, fault = decode_line(data, self._source.encoding)
-            row: T | None = placeholder
+            row = None
             if not fault:
                 try:
                     row = parse(text)
                 except InvalidInputError as error:
                     fault = str(error)
-            if row is None:
-                continue
             if fault:
-                faults[len(rows)] = "", fault
-            rows.append(row)
-            numbers.append(line)
-            texts.append(text)
-        return rows, np.array(numbers, np.int64), texts, faults
+                bad.append(self.make_bad_row(line, fault, text))
+            elif row is not None:
+                rows.append(row)
+                numbers.append(line)
+                texts.append(text)
+        return rows, np.array(numbers, np.int64), texts, bad
 
 
 def is_utf8(data: bytes) -> bool:
     """Return whether bytes are UTF-8 without NUL."""
-    if b"\0" in data:
-        return False
-    if data.isascii():
-        return True
     try:
-        data.decode()
+        return b"\0" not in data and (data.isascii() or bool(data.decode()))
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
@@ -368,7 +339,6 @@ class Scan:
     n_bad : rows that were left out.
     values : the first distinct texts of every column of text, in order of appearance.
     n_features, features : distinct features that rows name by number, 100,001 at most.
-    n_runs : runs of equal labels.
     """
 
     n_rows: int = 0
@@ -383,11 +353,10 @@ class Scan:
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_features: int = 0
     features: tuple[int, ...] = ()
-    n_runs: int = 0
+    _n_runs: int = field(default=0, repr=False)  # of equal labels
     _last_label: Any = field(default=None, repr=False)
 
     def add(self, table: Table, target: str | None, weight: str | None) -> None:
-        """Count rows; `target` and `weight` name columns."""
         self.n_rows += len(table)
         for name, column in table.columns.items():
             n_missing = int(np.count_nonzero(is_missing(column)))
@@ -397,8 +366,10 @@ class Scan:
                 values = dict.fromkeys(self.values.get(name, ()))
                 values |= dict.fromkeys(column.values[i] for i in distinct_codes(column.codes)[0])
                 self.values[name] = tuple(values)[:_MAX_VALUES_SCANNED]
-        if target is not None:
-            self._add_labels(table.lines, table.columns.get(target))
+        if target is not None and target in table.columns:
+            self._add_labels(table.lines, table.columns[target])
+        elif target is not None:
+            self.n_unlabelled += len(table)
         weights = None if weight is None else table.columns.get(weight)
         if isinstance(weights, np.ndarray) and not is_missing(weights).all():
             self.largest_weight = max(self.largest_weight or 0.0, float(np.nanmax(weights)))
@@ -408,9 +379,6 @@ class Scan:
             self.n_features = len(self.features)
 
     def _add_labels(self, lines: NDArray[np.int64], column: Any) -> None:
-        if column is None:
-            self.n_unlabelled += len(lines)
-            return
         values: Sequence[Any]
         if kind_of_column(column) == "object":
             self.has_soft_labels |= any(isinstance(label, Mapping) for label in column)
@@ -431,8 +399,8 @@ class Scan:
         for code, row in zip(*distinct_codes(codes), strict=True):
             self.labels[values[code]] = self.labels.get(values[code], 0) + int(counts[code])
             self.first_lines.setdefault(values[code], int(lines[row]))
-        self.n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
-        self.n_runs += values[codes[labelled[0]]] != self._last_label
+        self._n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
+        self._n_runs += values[codes[labelled[0]]] != self._last_label
         self._last_label = values[codes[labelled[-1]]]
 
 
@@ -481,5 +449,5 @@ def scan(
     squares = sum(count * count for count in counts.labels.values())
     expected_runs = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
     max_runs = counts.n_rows / _MIN_ROWS_PER_RUN + len(counts.labels)
-    counts.sorted = counts.n_runs < max_runs and expected_runs > 2 * counts.n_runs
+    counts.sorted = counts._n_runs < max_runs and expected_runs > 2 * counts._n_runs
     return counts

@@ -11,11 +11,13 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import chain
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from folklearn.errors import InvalidInputError, spell_argument
+from folklearn.kernels.text import last_record_end
 from folklearn.utils import import_optional
 
 Path = str | os.PathLike[str]
@@ -29,7 +31,7 @@ _MAGIC_BYTES = 8  # tell the compression
 _ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
-_FOREIGN_FORMATS = {
+_FOREIGN_FORMATS: dict[bytes | tuple[bytes, ...], str] = {
     b"BZh": "packed with bzip2; unpack it first: bunzip2",
     b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
     b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
@@ -39,10 +41,9 @@ _FOREIGN_FORMATS = {
     b"SQLite": f"a database of SQLite; export the table as CSV: {_READABLE}",
     b"\x89HDF": f"an HDF5 file; load it in Python: {_READABLE}",
     b"%PDF": f"a PDF document: {_READABLE}",
-    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), f"a picture: {_READABLE}"),
-    **dict.fromkeys(
-        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        f"a pickle; load it in Python: {_READABLE}",
+    (b"\x89PNG", b"\xff\xd8\xff", b"GIF8"): f"a picture: {_READABLE}",
+    (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"): (
+        f"a pickle; load it in Python: {_READABLE}"
     ),
 }
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
@@ -76,7 +77,6 @@ class Peekable(Generic[T]):
         self._items, self._seen = iter(items), list[T]()
 
     def read(self, looking: bool = False) -> Iterator[T]:
-        """Yield what was looked at, then what comes."""
         seen = tuple(self._seen)
         if not looking:
             self._seen = []
@@ -91,37 +91,20 @@ class IteratorIO(io.RawIOBase):
     """Pieces of bytes as a file; a read returns at most one piece."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
+        self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is there; 0 at the end."""
-        data = self._rest or next(self._pieces, b"")
+        data = self._rest or memoryview(next(self._pieces, b""))
         n = min(len(data), len(buffer))
         buffer[:n], self._rest = data[:n], data[n:]
         return n
 
 
-def last_line_end(data: bytes) -> int:
-    """Return the number of bytes of the whole lines of a text."""
-    return data.rfind(b"\n") + 1
-
-
 class ByteSource:
-    """A file, or a stream that is read once as it comes.
-
-    Parameters
-    ----------
-    origin : path of a file, or an object open for reading bytes.
-    name : what messages call it.
-    encoding : of its text; if None, by a byte order mark at the beginning, else UTF-8.
-
-    Attributes
-    ----------
-    is_live : whether it is a stream.
-    """
+    """A file, or a stream (`is_live`) that is read once as it comes."""
 
     def __init__(self, origin: Path | BinaryIO, name: str, encoding: str | None = None) -> None:
         self.name, self.encoding = name, encoding
@@ -135,7 +118,6 @@ class ByteSource:
         self._first_piece = b""  # of a file, so that it is not opened for every look
         # The bytes as they are stored; of a stream those that come.
         self.raw = Peekable(self._read()).read if self.is_live else self._read
-        self._text: Peekable[bytes] | None = None  # of a stream
         self._codec: str | None = ""  # None for UTF-8, "" before the first piece
         try:
             "".encode(encoding or "utf-8")
@@ -148,7 +130,6 @@ class ByteSource:
 
     @cached_property
     def first_bytes(self) -> bytes:
-        """The first bytes as they are stored."""
         return _peek(self.raw(looking=True), _MAGIC_BYTES)[0]
 
     def first_line(self, comment: str = "") -> str:
@@ -160,24 +141,21 @@ class ByteSource:
         return ""
 
     def _read(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the bytes; by `looking` a file is not opened again for its first piece."""
         n_read = len(self._first_piece) if looking else 0
         if n_read:
             yield self._first_piece
         try:
-            if self.path is None:
-                # `read1` returns what is there instead of waiting for as much as was asked for.
-                read: Callable[[int], bytes] = getattr(self._origin, "read1", self._origin.read)
-                while piece := read(_FIRST_READ_BYTES):
-                    yield piece
-                return
-            with open(self.path, "rb", buffering=0) as file:
+            with (
+                nullcontext(self._origin) if self.path is None else open(self.path, "rb", 0) as file
+            ):
                 if n_read:  # no pipe, which cannot be sought
                     file.seek(n_read)
-                while piece := file.read(_READ_BYTES if n_read else _FIRST_READ_BYTES):
-                    if not (n_read or self.is_live):
-                        self._first_piece = piece
-                    n_read += len(piece)
+                # `read1` returns what is there instead of waiting for as much as was asked for.
+                read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+                while piece := read(_READ_BYTES if n_read else _FIRST_READ_BYTES):
+                    if not self.is_live:
+                        self._first_piece = self._first_piece if n_read else piece
+                        n_read += len(piece)
                     yield piece
         except OSError as error:
             raise self._read_error(error) from None
@@ -186,30 +164,25 @@ class ByteSource:
         reason = (error.strerror or str(error)).lower()
         return InvalidInputError(f"{self.name} cannot be read: {reason}")
 
-    def chunks(
-        self, last_end: Callable[[bytes], int] = last_line_end, looking: bool = False
-    ) -> Iterator[Chunk]:
-        """Yield chunks of whole records; `last_end` returns where the last record of a text ends.
+    def chunks(self, delimiter: str = "", looking: bool = False) -> Iterator[Chunk]:
+        """Yield chunks of whole lines, or, with the delimiter of CSV, of whole records.
 
         What was read by `looking` at a stream is yielded again by the next call.
         """
-        line, n_read, waiting, n_waiting = 1, 0, list[bytes](), 0
-        if self.is_live and self._text is None:
-            self._text = Peekable(self._decode())
-        for piece in self._decode(looking) if self._text is None else self._text.read(looking):
+        line, n_read, waiting, mark = 1, 0, bytearray(), codecs.BOM_UTF8
+        for piece in self._decode(looking):
             n_read += len(piece)
             if looking and self.is_live and n_read > _MAX_PEEKED_BYTES:
                 raise InvalidInputError(
                     f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that can "
                     "be read; is it text?"
                 )
-            waiting.append(piece)
-            n_waiting += len(piece)
-            is_long = n_waiting > _MAX_LINE_BYTES
+            waiting += piece
+            is_long = len(waiting) > _MAX_LINE_BYTES
             if b"\n" not in piece and not is_long:
                 continue
-            data = b"".join(waiting)
-            end = last_end(data)
+            data, mark = bytes(waiting).removeprefix(mark), b""
+            end = last_record_end(data, delimiter)
             if not end and is_long:
                 end = data.find(b"\n") + 1
                 if not end:
@@ -220,21 +193,21 @@ class ByteSource:
             if end:
                 yield Chunk(data[:end], line)
                 line += data.count(b"\n", 0, end)
-            waiting, n_waiting = [data[end:]], len(data) - end
-        data = b"".join(waiting)
+            waiting = bytearray(data[end:])
+        data = bytes(waiting).removeprefix(mark)
         if data and not data.endswith(b"\n"):
             data += b"\n"
         while data:  # where a quote is left open, one line is bad and the next begins anew
-            end = last_end(data) or data.find(b"\n") + 1
+            end = last_record_end(data, delimiter) or data.find(b"\n") + 1
             yield Chunk(data[:end], line)
             line += data.count(b"\n", 0, end)
             data = data[end:]
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
+        """Yield the text as UTF-8, lines ending with a line feed."""
         pieces = self.raw(looking)
         if self.first_bytes.startswith((_GZIP, _ZSTD)):
-            pieces = self._decompress(pieces)
+            pieces = self._decompress(_peek(pieces, _MAGIC_BYTES)[1])  # gzip reads 2 bytes first
         if self._codec == "":
             start, pieces = _peek(pieces, _ENCODING_BYTES)
             self._codec = self._detect_codec(start)
@@ -242,9 +215,9 @@ class ByteSource:
             texts = codecs.iterdecode(pieces, self._codec, "folklearn.bad_byte")
             pieces = (text.encode("utf-8", "surrogateescape") for text in texts)
         is_return: bool | None = None  # whether a carriage return ends lines: the first end tells
-        held, mark = b"", codecs.BOM_UTF8
+        held = b""
         for piece in pieces:
-            text, held, mark = held + piece.removeprefix(mark), b"", b""
+            text, held = held + piece, b""
             if is_return is None:
                 end = _FIRST_LINE_END.search(text)
                 if end and end[0] == b"\r":  # it may be half of an end of a line
@@ -288,19 +261,17 @@ class ByteSource:
             pyarrow = import_optional("pyarrow", f"{self.name} is packed with zstd, which needs")
             stream, how = pyarrow.PythonFile(packed, mode="r"), "packed with zstd"
             read = pyarrow.CompressedInputStream(stream, "zstd").read
-        waiting, n_waiting = list[bytes](), 0
-        error: Exception | None = None
+        text, error = bytearray(), None
         try:
-            while text := read(_DECOMPRESSED_BYTES):
-                waiting.append(text)
-                n_waiting += len(text)
-                if self.is_live or n_waiting >= _READ_BYTES:
-                    yield b"".join(waiting)
-                    waiting, n_waiting = [], 0
+            while piece := read(_DECOMPRESSED_BYTES):
+                text += piece
+                if self.is_live or len(text) >= _READ_BYTES:
+                    yield bytes(text)
+                    text.clear()
         except (OSError, EOFError, zlib.error) as caught:
             error = caught
-        if waiting:
-            yield b"".join(waiting)
+        if text:
+            yield bytes(text)
         if error is not None:
             raise InvalidInputError(
                 f"{self.name} is {how}, and damaged or cut off ({error}); pack it again"

@@ -1,6 +1,7 @@
 """Tables of named, typed columns: what every reader yields and every model takes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -27,7 +28,6 @@ RowSelection = slice | NDArray[np.int64] | NDArray[np.bool_]
 Faults = dict[int, str]  # what is wrong, by row
 
 _SCALAR_TYPES = {int, float, bool, type(None)}
-_KIND_OF_DTYPE: dict[str, Kind] = {"M": "date", "O": "object"}
 _NESTED_TYPES = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -145,17 +145,19 @@ def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
     d = max([X.shape[1] for X in features if X is not None], default=-1)
     if d < 0:
         return None
-    is_sparse = any(isinstance(rows, SparseRows) for rows in features)
-    nothing: Any = np.empty(0, index_type(d)), np.empty(0), d
-    filled: list[Any] = []
-    for X, table in zip(features, tables, strict=True):
-        if is_sparse and not isinstance(X, SparseRows):
-            X = SparseRows(np.zeros(len(table) + 1, np.int64), *nothing)
-        elif not is_sparse:
-            matrix: Any = np.empty((len(table), 0)) if X is None else X
-            X = np.hstack([matrix, np.full((len(table), d - matrix.shape[1]), np.nan)])
-        filled.append(X)
-    return concatenate(filled) if is_sparse else np.concatenate(filled)
+    if any(isinstance(X, SparseRows) for X in features):
+        nothing: Any = np.empty(0, index_type(d)), np.empty(0), d
+        return concatenate(
+            [
+                X if isinstance(X, SparseRows) else SparseRows(np.zeros(len(t) + 1, int), *nothing)
+                for X, t in zip(features, tables, strict=True)
+            ]
+        )
+    filled = [np.full((len(table), d), np.nan) for table in tables]
+    for rows, X in zip(filled, features, strict=True):
+        if X is not None:
+            rows[:, : X.shape[1]] = X
+    return np.concatenate(filled)
 
 
 def is_missing(column: Column) -> NDArray[np.bool_]:
@@ -182,10 +184,9 @@ def distinct_codes(codes: NDArray[np.integer[Any]]) -> tuple[list[int], list[int
 
 
 def kind_of_column(column: Column) -> Kind:
-    """Return "text", "date", "object" or "number"."""
     if isinstance(column, TextColumn):
         return "text"
-    return _KIND_OF_DTYPE.get(column.dtype.kind, "number")
+    return "date" if column.dtype.kind == "M" else "object" if column.dtype == object else "number"
 
 
 def as_text_column(column: Column) -> TextColumn:
@@ -198,9 +199,7 @@ def as_text_column(column: Column) -> TextColumn:
     values, codes_present = np.unique(column[~missing], return_inverse=True)
     codes = np.full(len(column), -1, np.int64)
     codes[~missing] = codes_present
-    texts, _ = decode_column(codes, values.tolist(), "text")
-    assert isinstance(texts, TextColumn)
-    return texts
+    return TextColumn.of(values.tolist(), codes)
 
 
 def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> Table:
@@ -228,7 +227,6 @@ def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int
 
 
 def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:
-    """Return the error that a row is no mapping of column names to values."""
     got = repr(row)
     if hasattr(row, "to_dict"):  # a Series of pandas, whose repr is a page
         got = f"a {type(row).__name__}: row.to_dict() makes a dictionary of it"
@@ -262,8 +260,12 @@ def convert_values(
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return TextColumn.of(values), faults
-    if kind == "number" and (numbers := _convert_plain_numbers(values, types, decimal)) is not None:
-        return numbers, faults
+    are_plain = types == {str} and decimal == "." and "_" not in "".join(values)
+    if kind == "number" and (are_plain or types <= _SCALAR_TYPES):
+        with suppress(ValueError, OverflowError):  # text, or an integer with hundreds of digits
+            numbers = np.array([*map(float, values)] if are_plain else values, np.float64)
+            if np.fmax.reduce(np.abs(numbers), initial=0.0) <= MAX_ABS_VALUE:
+                return numbers, faults
     is_date = kind in DATE_KINDS
     pairs: list[tuple[Any, str]] = [
         to_date(value, kind) if is_date else to_number(value, decimal) for value in values
@@ -277,18 +279,6 @@ def convert_values(
     return column, faults
 
 
-def _convert_plain_numbers(values: Sequence[Any], types: set[type], decimal: str) -> Array | None:
-    """Return numbers, or texts that all are numbers; None if they must be read one by one."""
-    are_texts = types == {str}
-    if (decimal != "." or "_" in "".join(values)) if are_texts else not types <= _SCALAR_TYPES:
-        return None
-    try:
-        column = np.array([*map(float, values)] if are_texts else values, np.float64)
-    except (ValueError, OverflowError):  # text, or an integer with hundreds of digits
-        return None
-    return None if find_faults(column) else column
-
-
 def decode_column(
     codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
 ) -> tuple[Column, Faults]:
@@ -300,10 +290,3 @@ def decode_column(
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
-
-
-def find_faults(numbers: Array) -> Faults:
-    """Return what is wrong with numbers, by row; a missing number is no fault."""
-    with np.errstate(invalid="ignore"):
-        rows = np.flatnonzero(np.abs(numbers) > MAX_ABS_VALUE)
-    return {int(row): to_number(float(numbers[row]))[1] for row in rows}

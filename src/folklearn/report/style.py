@@ -43,7 +43,6 @@ _RC_PARAMS = {
 
 
 def require_matplotlib() -> None:
-    """Raise if plots cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise FolklearnError("pictures need matplotlib: pip install 'folklearn[plots]'")
 
@@ -112,7 +111,6 @@ def prepare_axes(
 
 
 def write_note(ax: Any, at: tuple[float, float], note: str, offset: float = 0.0) -> None:
-    """Write a small text at a place in fractions of the axes, `offset` points above it."""
     look = {"fontsize": SMALL, "color": QUIET, "ha": "left" if at[0] < 0.5 else "right"}
     look["va"] = "top" if 0.5 < at[1] < 1.0 else "bottom"
     ax.annotate(note, at, (0.0, offset), "axes fraction", "offset points", **look)
@@ -172,12 +170,11 @@ def finish(ax: Any, legend_of_narrow: tuple[float, float] = (0.0, -0.2)) -> "Fig
 
 
 def size_in_inches(ax: Any) -> tuple[float, float]:
-    """Return width and height of axes, as far as they are known before the layout."""
+    # As far as the layout knows them.
     return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
 
 
 def check_format(path: str | os.PathLike[str]) -> str:
-    """Return the format that a path's suffix names; raise if it is not one of FORMATS."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise InvalidInputError(
@@ -186,16 +183,15 @@ def check_format(path: str | os.PathLike[str]) -> str:
     return suffix[1:]
 
 
-def save(figure: Any, path: str | os.PathLike[str], *, suffix: str | None = None) -> None:
-    """Write a figure; `suffix`, by default that of the path, is the format: .png, .svg or .pdf.
+def save(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure as .png, .svg or .pdf, by the suffix of the path.
 
     The same figure gives the same bytes: no dates, no random identifiers.
     """
-    _write(figure, path, check_format(path if suffix is None else f"figure{suffix}"))
+    _write(figure, path, check_format(path))
 
 
 def svg(figure: Any) -> str:
-    """Return a figure as the text of an SVG file without a background."""
     out = io.BytesIO()
     _write(figure, out, "svg", facecolor="none")
     return out.getvalue().decode()
