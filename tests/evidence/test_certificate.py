@@ -8,12 +8,12 @@ from folklearn.evidence.certificate import Certificate
 
 
 def test_a_bound_with_a_penalty_is_about_every_model():
-    words = Certificate(50.0, 10.0, 100, C=2.0, penalty=0.5).in_words()
+    words = Certificate(50.0, 12.5, 100, C=2.0, penalty=0.5).in_words()
     assert words.startswith(
         "Lower bound: every fixed linear model of the features as given, whatever its weights, "
-        "has an average log loss of at least 0.4 on these rows, its penalty (C = 2) counted; "
+        "has an average log loss of at least 0.375 on these rows, its penalty (C = 2) counted; "
     )
-    assert words.endswith("so that none of them is better by more than 0.1.")
+    assert words.endswith("so that none of them is better by more than 0.125.")
 
 
 def test_a_bound_of_the_paper_is_about_a_norm():
@@ -24,12 +24,12 @@ def test_a_bound_of_the_paper_is_about_a_norm():
 
 
 def test_a_bound_of_one_model_is_about_no_other():
-    certificate = Certificate(50.0, 10.0, 100)
+    certificate = Certificate(50.0, 12.5, 100)
     for words in (certificate.in_words(), certificate.in_full(), repr(certificate)):
         assert "the given linear model" in words
         assert "every" not in words
         assert "whatever" not in words
-    assert "so that it is not better by more than 0.1" in certificate.in_words()
+    assert "so that it is not better by more than 0.125" in certificate.in_words()
 
 
 @pytest.mark.parametrize(
