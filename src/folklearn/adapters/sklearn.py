@@ -198,12 +198,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 order = np.random.default_rng([seed, 0]).permutation(order)
             with report_progress(self.verbose, len(table), "learning") as report:
                 for rows in slice_rows(table):
-                    chosen = order[rows]
-                    self.model_.learn_many(
-                        table.take(chosen), labels[chosen], weight=weights[chosen]
-                    )
-                    if report is not None:
-                        report(rows.stop)
+                    part = order[rows]
+                    self.model_.learn_many(table.take(part), labels[part], weight=weights[part])
+                    report(rows.stop)
             if most_passes:
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
@@ -265,7 +262,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.predict_proba(read_rows(self, X))[:, self._class_numbers()]
 
     def _class_numbers(self) -> list[int]:
-        """Return the numbers that `classes_` have in the model."""
         return [self.model_.labels.index(label) for label in self.classes_.tolist()]
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -275,7 +271,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
-        P = self.predict_proba(X)
+        P = self.predict_proba(X)  # first: it says if nothing was fitted
         likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
         return likeliest
 
@@ -338,7 +334,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_.save(path)
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
-        """Start a model that has learned nothing, of classes that are known."""
         names = "B", "lam", "memory", "max_weight"
         settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import utils, validation
 from folklearn.batch.penalised import FIRST_RIDGE, MAX_PASSES, fit_penalised
-from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
+from folklearn.batch.sparse_fit import fit_sparse
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.passes import LocalPasses, MapReduce, Passes
@@ -156,8 +156,7 @@ def _refit_wide(
     whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
     limits = {"most_passes": most_passes, "seed": seed}
-    fit = fit_sparse(whole, n_classes, constant=constant, **limits)
-    pipeline.batch_fit = ColumnModel(fit.columns, fit.weights)
+    pipeline.batch_fit = fit_sparse(whole, n_classes, constant=constant, **limits)
     return None
 
 
