@@ -22,8 +22,10 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
-from folklearn.model.encoder import FEATURES
-from folklearn.model.model import Model, slice_rows
+from folklearn.model.dataset import declare_table
+from folklearn.model.encoder import FEATURES, slice_rows
+from folklearn.model.model import Model
+from folklearn.model.refit import refit_tables
 from folklearn.progress import report_progress
 from folklearn.readers.table import Table
 from folklearn.scaler import SPACE
@@ -205,7 +207,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
                 ]
-                self.model_.refit(batches, most_passes=most_passes, seed=seed, n_jobs=n_jobs)
+                limits = {"most_passes": most_passes, "seed": seed, "n_jobs": n_jobs}
+                refit_tables(self.model_, batches, **limits)
             self.classes_ = classes
         return self
 
@@ -345,7 +348,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if "max_weight" in catalogue.settings_of(self.learner):
             largest = self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
             self.model_.max_weight = largest
-        self.model_.declare(table=table, n_classes=n_classes)
+        declare_table(self.model_, table, n_classes)
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""
