@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import StateFileError
 from folklearn.kernels import experts as panel
+from folklearn.kernels import leaders
 from folklearn.kernels.evidence import block_rows, n_pairs, n_products
 from folklearn.kernels.experts import AXES, SCRATCH
 from folklearn.kernels.quadratic import Quadratic, pairs_among
 
 Integers = NDArray[np.int64]
 
+
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
 _DENSE_ROUNDS = 4000  # up to which leaders are refreshed for every twentieth more,
 _MAX_DENSE_UNKNOWNS = 499  # unless there are more unknowns
+_DENSELY, _SPARSELY = 20, 10
+_MIN_HUGE_UNKNOWNS = 3000  # from which on a refresh takes as long as thousands of rounds,
+_SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after eight rounds
 _FIRST_REVIEW_ROUND = 512
 # At a review an expert may go that is so many nats behind and had at most this share of the
 # weight, on average since the last one; FOLKLORE, by far the dearest, sooner.
@@ -49,7 +54,6 @@ class Tracker(NamedTuple):
     biased: bool = False
 
     def name(self, unit: float) -> str:
-        """Return the tracker in words."""
         kind, rate = (
             ("AdaGrad", self.rate * unit) if self.adaptive else ("tracker", self.rate * unit**2)
         )
@@ -87,7 +91,6 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_experts(self) -> int:
-        """All experts."""
         return len(self.numbers["experts"])
 
     @property
@@ -123,11 +126,9 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_expanded(self) -> int:
-        """Sums that rows enter as they come."""
         return 1 + len(self.classes) if self.n_modes else 0
 
     def names(self) -> list[str]:
-        """Return the experts in words."""
         unit2 = self.unit**2
         names = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
         names += [f"leader of the class B = {B:g}" for B in self.classes]
@@ -191,7 +192,7 @@ class ExpertState:
             raise StateFileError(f"a panel of its sizes has {self.n_saved} numbers, not {n_saved}")
         self.memo: Array = np.zeros(at)
         self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
-        periods = [f.period(unknowns) for f in spec.forgetting]
+        self._periods = periods = [f.period(unknowns) for f in spec.forgetting]
         forgetting = zip(periods, spec.forgetting, strict=True)
         of_forgetting = [f.ridge for f in spec.forgetting]
         self["ridges"][:] = [*spec.ridges, *[spec.unit**2] * len(spec.classes), *of_forgetting]
@@ -205,7 +206,6 @@ class ExpertState:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """The length of every axis."""
         spec = self.spec
         numbers = {kind: len(numbers) for kind, numbers in spec.numbers.items()}
         return numbers | {
@@ -274,7 +274,6 @@ class ExpertState:
             old, new = zip(*pairs, strict=True)
             changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
         changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
-        changed.plan[panel.ACT] = 0
         changed["weights"][:] /= changed["weights"].sum()
         return changed
 
@@ -314,6 +313,39 @@ class ExpertState:
             and plan[panel.BEST] < max(self.spec.n_modes, 1)
         )
 
+    def settle(self, sums: Any = None) -> bool:
+        """Do what is due after a round; return whether experts are reviewed, or room is needed.
+
+        Rows enter the sums in blocks, leaders are refreshed when a twentieth or a tenth more has
+        been seen, those that forget after a fixed number of rounds. `sums` are those on a device.
+        """
+        sums = OwnSums if sums is None else sums
+        plan = self.plan[: panel.N_COUNTERS].tolist()
+        t, n_modes = plan[panel.T], plan[panel.RIDGES] + plan[panel.CERTIFIED]
+        waiting = plan[panel.POSITION] - plan[panel.FLUSHED]
+        is_due, is_full = t >= plan[panel.NEXT], plan[panel.POSITION] >= plan[panel.RECENT]
+        if n_modes and waiting and (is_due or is_full or waiting >= plan[panel.BLOCK]):
+            sums.flush(self)
+        for f, period in enumerate(self._periods):
+            if t % period == 0:
+                sums.refresh_forgetting(self, f)
+        if is_due:
+            if n_modes:
+                sums.refresh(self)
+            self.plan[panel.NEXT] = t + self._rounds_to_refresh(t)
+        if is_full:
+            self.plan[panel.POSITION] = self.plan[panel.FLUSHED] = 0
+        needs_room = n_modes > 0 and plan[panel.N_KEPT] >= self.room < self.spec.kept
+        return needs_room or self._is_reviewed(t)
+
+    def _rounds_to_refresh(self, t: int) -> int:
+        if (self.K - 1) * self.d >= _MIN_HUGE_UNKNOWNS:
+            return max(_FIRST_STRETCH, t // _SELDOMLY)
+        return max(1, t // (_DENSELY if t < self.plan[panel.DENSE] else _SPARSELY))
+
+    def _is_reviewed(self, t: int) -> bool:
+        return self.spec.review and t >= _FIRST_REVIEW_ROUND and t & (t - 1) == 0
+
     def find_hopeless(self) -> set[int]:
         """Return the experts that may go after this round, if it is one of a review.
 
@@ -322,7 +354,7 @@ class ExpertState:
         against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
-        if not spec.review or t < _FIRST_REVIEW_ROUND or t & (t - 1):
+        if not self._is_reviewed(t):
             return set()
         rounds = t if t == _FIRST_REVIEW_ROUND else t // 2
         losses = self["losses"]
@@ -337,3 +369,22 @@ class ExpertState:
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
+
+
+class OwnSums:
+    """The sums that are in the state itself, by compiled code; `ExpertSums` are on a device."""
+
+    @staticmethod
+    def flush(state: ExpertState) -> None:
+        """Let the rows that wait enter the sums."""
+        leaders.flush(state.memo, state.plan)
+
+    @staticmethod
+    def refresh(state: ExpertState) -> None:
+        """Move the modes of all ridges to where everything seen puts them."""
+        leaders.refresh(state.memo, state.plan)
+
+    @staticmethod
+    def refresh_forgetting(state: ExpertState, f: int) -> None:
+        """Discount the sum of a leader that forgets, and learn the rows of the last period."""
+        leaders.refresh_forgetting(state.memo, state.plan, f)

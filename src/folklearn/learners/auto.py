@@ -133,7 +133,6 @@ class Auto(ExpertLearner):
         return self._folklore.regret_bound(n_rounds) + self.max_weight * nats
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state takes at other sizes."""
         backend = select_backend(n_features, n_classes)
         if backend != PAIRS:
             smallest = auto(n_features=1, n_classes=2, backend=backend)

@@ -346,7 +346,6 @@ class FirstOrderCertified(Learner):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
         return int(self._totals[ROUNDS])
 
     def covers(self, B: float) -> bool:

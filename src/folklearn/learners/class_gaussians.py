@@ -103,7 +103,6 @@ class ClassGaussians(FirstOrderCertified):
         self._work: Array = np.empty((N_VECTORS, K))
 
     def _begin(self, start: WarmStart) -> None:
-        """Take over, having learned nothing."""
         d = self.n_features
         for i, curvature in enumerate(start.curvature):
             prior = 2.0 * self.ridge * self.R**2 * np.eye(d)
@@ -152,7 +151,6 @@ class ClassGaussians(FirstOrderCertified):
         return float(self._totals[LOSS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state takes at other sizes."""
         return int(8 * n_classes * (n_products(n_features) + 2 * n_features))
 
     def coef(self) -> Array:
@@ -163,7 +161,6 @@ class ClassGaussians(FirstOrderCertified):
         return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         d, K = self.n_features, self.n_classes
         larger._W[:d, :K] = self._W

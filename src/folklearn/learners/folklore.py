@@ -101,7 +101,7 @@ class SecondOrderLearner(Learner):
 
     def _run(self, rows: Rows, report: Report | None) -> Array:
         if self.memory is None and not isinstance(rows.X, SparseRows):
-            return self._state.run(*rows, report)[0]  # which has chunks of its own
+            return self._state.run(*rows, report)  # which has chunks of its own
         return super()._run(rows, report)
 
     def _rows_at_once(self, rows: Rows) -> int:
@@ -109,7 +109,7 @@ class SecondOrderLearner(Learner):
         return self._period - self.n_rounds % self._period if self.memory else sys.maxsize
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        P[:] = self._state.run(*rows)[0]
+        P[:] = self._state.run(*rows)
         self._forget()
 
     @property
@@ -117,13 +117,11 @@ class SecondOrderLearner(Learner):
         return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
 
     def _forget(self) -> None:
-        """Discount all examples if a period is over."""
         if self.memory is not None and self.n_rounds % self._period == 0:
             self._state.discount(math.exp(-self._period / self.memory))
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
         return int(self._state.totals[ROUNDS])
 
     @property
@@ -133,11 +131,9 @@ class SecondOrderLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of the state."""
         return self._state.S.nbytes + self._state.memo.nbytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state of such a learner takes at other sizes."""
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:

@@ -18,6 +18,7 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
 from folklearn.kernels import experts as panel
+from folklearn.kernels import leaders
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting
@@ -170,7 +171,7 @@ class ExpertLearner(Learner):
         with threads_for(self.n_features * self.n_classes):
             folklore_p, start = P, 0
             if self._folklore is not None:  # goes ahead: its rounds do not depend on the others
-                folklore_p = self._folklore._state.run(*rows, block=1)[0]
+                folklore_p = self._folklore._state.run(*rows, block=1)
             while start < len(P):
                 state, rest = self._state, rows.of(slice(start, None)) if start else rows
                 if self._sums is not None and state.spec.only_leaders:
@@ -193,12 +194,8 @@ class ExpertLearner(Learner):
 
     def _settle(self) -> None:
         """Do what is due: rows enter sums, leaders are refreshed, room is made, experts retire."""
-        if self._sums is None:
-            panel.settle(self._state.memo, self._state.plan)
-        else:
-            self._sums.settle(self._state)
         state = self._state
-        if state.plan[panel.ACT]:
+        if state.settle(self._sums):
             room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
             hopeless = np.isin(np.arange(state.spec.n_experts), list(state.find_hopeless()))
             stays = ~hopeless | self._worth_keeping(hopeless, state["weights"])
@@ -207,7 +204,6 @@ class ExpertLearner(Learner):
             self._go()
 
     def _keep(self, experts: list[int], room: int | None = None) -> None:
-        """Retire all other experts."""
         if self._sums is not None:
             self._sums = self._sums.only(self._state.sums_of(experts))
         self._state = self._state.like(experts=experts, room=room)
@@ -216,7 +212,6 @@ class ExpertLearner(Learner):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far."""
         return int(self._state.plan[panel.ROUNDS])
 
     def _word(self, word: str) -> Any:
@@ -279,7 +274,7 @@ class ExpertLearner(Learner):
             sums.flush(state)
             return sums
         with threads_for(self.n_classes * self.n_features):
-            panel.flush(state.memo, state.plan)
+            leaders.flush(state.memo, state.plan)
         return state
 
     def curvature(self) -> Array:
@@ -288,8 +283,8 @@ class ExpertLearner(Learner):
         sums, rows = state.quadratic(0), _kept_rows(state)
         W = state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
-            panel.flush(state.memo, state.plan)
-            panel.add_expanded(*sums, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
+            leaders.flush(state.memo, state.plan)
+            leaders.add_expanded(*sums, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
         K, d = self.n_classes, self.n_features
         classes = np.zeros((K, d, d))
         for i, j, block in zip(*np.triu_indices(K, 1), sums.blocks(), strict=True):
@@ -336,10 +331,9 @@ class ExpertLearner(Learner):
         larger = self._larger(**sizes)
         state = self._whole_state()
         with threads_for(self.n_classes * self.n_features):
+            leaders.flush(state.memo, state.plan)
             if larger.n_classes > self.n_classes:
-                panel.prove_kept(state.memo, state.plan)
-            else:
-                panel.flush(state.memo, state.plan)
+                leaders.prove_kept(state.memo, state.plan)
         larger._state = state.like(d=larger.n_features, K=larger.n_classes)
         larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         larger._folklore = None if self._folklore is None else self._folklore.grown(**sizes)
@@ -347,7 +341,6 @@ class ExpertLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of the state."""
         folklore = 0 if self._folklore is None else self._folklore.n_bytes
         sums = 0 if self._sums is None else self._sums.n_bytes
         return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums
@@ -479,7 +472,6 @@ class Leader(ExpertLearner):
         self._start(spec, device=device)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state takes at other sizes."""
         sums = 1 + len(self.classes)
         rows = self.kept * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + rows))

@@ -136,7 +136,6 @@ class Mixture(Learner):
         self._find_survivors()
 
     def _begin(self, start: WarmStart) -> None:
-        """Take over from another learner, with all experts."""
         for expert in self.experts:
             expert._begin(start)
         self._totals[:] = start.loss, start.n_rounds
@@ -200,7 +199,6 @@ class Mixture(Learner):
         return float(self._count(P, np.array([label]), softs, np.array([weight]))[1][0])
 
     def _rows_at_once(self, rows: Rows) -> int:
-        """Return the rows up to the next review, so that `run` and the loop retire alike."""
         return min(rows_to_review(self._n_rounds, _FIRST_LOOK), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:

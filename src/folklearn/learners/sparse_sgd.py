@@ -263,7 +263,6 @@ class SparseSgd(FirstOrderCertified):
         self._review()
 
     def _make_room(self, n_more: int) -> None:
-        """Make room for more columns."""
         # Pages that were never touched are not there: to be generous saves copies, not memory.
         n = self._columns.n
         columns = self._columns.with_room(max(_ROOM_RATIO * self._columns.room, n + n_more))
@@ -316,7 +315,6 @@ class SparseSgd(FirstOrderCertified):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the state."""
         entries: int = self._table[: self._columns.n].nbytes
         return entries + self._columns.n_bytes
 
@@ -337,7 +335,6 @@ class SparseSgd(FirstOrderCertified):
         return copied
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         larger._columns = Columns.of(self._columns.columns)
         n, K = self._columns.n, self.n_classes

@@ -59,7 +59,6 @@ class DeviceRows(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """The memory that they take."""
         return sum(tensor.nbytes for tensor in self)
 
 

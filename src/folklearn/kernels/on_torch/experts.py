@@ -1,6 +1,6 @@
 """The sums of a panel of experts on a device, and what happens to them on a schedule.
 
-The twin of `settle` in `folklearn.kernels.experts`: the same plan says when, the experts' models
+The twin of `folklearn.kernels.leaders`: the same plan says when, the experts' models
 and losses stay in the memo of this machine, and only the sums live on the device. The modes of
 all ridges are moved at once, as `folklearn.kernels.newton` moves one. A panel of nothing but
 leaders learns whole stretches of rows at once, because between two refreshes its models stand
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.arrays import Array, Labels
-from folklearn.kernels import experts
+from folklearn.kernels import experts, leaders
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, SUFFICIENT
@@ -61,7 +61,6 @@ class ExpertSums:
         return sums
 
     def copy(self) -> "ExpertSums":
-        """Return the same in tensors of its own."""
         other = copy.copy(self)  # the kept rows are never written to
         other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
         return other
@@ -76,7 +75,6 @@ class ExpertSums:
 
     @property
     def n_bytes(self) -> int:
-        """The memory that the sums take."""
         return sum(part.nbytes for part in (self.S, self.G, self.totals))
 
     def quadratic(self, place: int) -> Quadratic:
@@ -89,27 +87,6 @@ class ExpertSums:
             here = self.quadratic(place).to(None)
             for part, array in zip(("S", "G", "totals"), here, strict=True):
                 state[part][place] = array
-
-    def settle(self, state: ExpertState) -> None:
-        """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
-        plan = state.plan
-        state["seen"][-1] = 0.0
-        t = int(plan[experts.T])
-        due = t >= plan[experts.NEXT] and state.spec.n_modes > 0
-        full = plan[experts.POSITION] >= plan[experts.RECENT]
-        waiting = plan[experts.POSITION] - plan[experts.FLUSHED]
-        if state.spec.n_expanded and (due or full or waiting >= plan[experts.BLOCK]):
-            self.flush(state)
-        for f, period in enumerate(state["forgetting"][:, experts.PERIOD]):
-            if t % int(period) == 0:
-                self._refresh_forgetting(state, f)
-        if due:
-            self._refresh(state)
-        if t >= plan[experts.NEXT]:
-            plan[experts.NEXT] = experts.next_refresh(plan, t)
-        if full:
-            plan[experts.POSITION] = plan[experts.FLUSHED] = 0
-        plan[experts.ACT] = experts.must_act(plan)
 
     def flush(self, state: ExpertState) -> None:
         """Let the rows that wait enter the sums."""
@@ -150,15 +127,14 @@ class ExpertSums:
             self._kept = DeviceRows(*(cat(both) for both in zip(self._kept, news, strict=True)))
         return self._kept
 
-    def _refresh(self, state: ExpertState) -> None:
+    def refresh(self, state: ExpertState) -> None:
         """Move the modes of all ridges to where everything seen puts them."""
         spec, plan = state.spec, state.plan
         best = int(np.argmin(state["losses"][: spec.n_modes]))
         plan[experts.BEST] = best
         plan[experts.REFRESHES] += 1
-        some = [
-            e for e in range(spec.n_modes) if not experts.skip_refresh(state["weights"], plan, e)
-        ]
+        shares = enumerate(state["weights"][: spec.n_modes])
+        some = [e for e, share in shares if not leaders.skip_refresh(share, plan, e)]
         ridges = state["ridges"]
         W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
         kept = self._kept_rows(state)
@@ -171,11 +147,10 @@ class ExpertSums:
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
             if e >= len(spec.ridges):
-                ridges[e] = experts.next_certificate_ridge(
-                    ridges[e], own, spec.classes[e - len(spec.ridges)]
-                )
+                ratio = (own**2).sum() / (state.K * spec.classes[e - len(spec.ridges)] ** 2)
+                ridges[e] = leaders.next_certificate_ridge(ridges[e], ratio)
 
-    def _refresh_forgetting(self, state: ExpertState, f: int) -> None:
+    def refresh_forgetting(self, state: ExpertState, f: int) -> None:
         """Discount the sum of a leader that forgets, and learn the rows of the last period."""
         spec, plan = state.spec, state.plan
         e, place = spec.n_modes + f, spec.n_expanded + f
@@ -235,7 +210,7 @@ class ExpertSums:
         plan[experts.ROUNDS] += len(counted)
         state["seen"][-1] = 0.0
         if plan[experts.T] >= plan[experts.NEXT]:
-            self.settle(state)
+            state.settle(self)
         return back(mixed)
 
     def _learn(self, state: ExpertState, rows: DeviceRows, Z: Any, counted: Any) -> None:
@@ -311,7 +286,7 @@ def _walk(
     pulls = pull(S, W, device)
     loss, slopes = _true_loss(kept, Z)
     going = torch.ones_like(loss, dtype=torch.bool)
-    for _ in range(experts.STEPS_OF_NEWTON):
+    for _ in range(leaders.STEPS_OF_NEWTON):
         quadratic = G + 2.0 * (pulls + ridges * W)
         gradient = quadratic + slopes.transpose(1, 2) @ X
         step = torch.stack([newton_step(f, g) for f, g in zip(solvers, gradient, strict=True)])
