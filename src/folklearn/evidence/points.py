@@ -71,7 +71,8 @@ class Point(NamedTuple):
         The metric is at least either one, and the radius pays for the steps to both (10).
         """
         both = self.L @ self.L.transpose(0, 2, 1) + other.L @ other.L.transpose(0, 2, 1)
-        both *= 1.0 + 1e-9
+        d = both.shape[1]
+        both[:, range(d), range(d)] *= 1.0 + 4.0 * d * (d + 4.0) * UNIT  # of sums and the factor
         radius = min(self.radius - self.step_to(other.W), other.radius)
         return Point.at(other.W, both, max(0.0, radius))[0]
 
