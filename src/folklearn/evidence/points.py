@@ -56,7 +56,8 @@ class Point(NamedTuple):
         d = W.shape[1]
         A = self.L @ self.L.transpose(0, 2, 1)
         total = A.sum(axis=0)
-        total[np.diag_indices(d)] += 1e-12 * max(float(np.trace(total)), 1e-300)
+        sizes = total.diagonal()
+        total[np.diag_indices(d)] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
         step = W - self.W
         shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
         away = np.einsum("kij,ki->kj", self.L, step - shift)
