@@ -58,7 +58,7 @@ INSIDE = {
     "adapters.sklearn_data",
     *(f"model.{name}" for name in ("batch", "encoder", "display", "holdout")),
     *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
-    "model.stream_evidence",
+    *("model.stream_evidence", "model.table_classifier"),
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
@@ -79,7 +79,7 @@ PRIVATE = {  # public only within their package
     "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",
     "folklearn.model.dataset.UnlearnedValues",
-    "folklearn.model.model.slice_rows",
+    *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn import Certifier, Evidence, FolkloreClassifier, LinearEvidence, Model, best_in_class
-from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import WideLoss, refine
@@ -26,7 +25,6 @@ from folklearn.evidence.passes import (
     split_into_chunks,
 )
 from folklearn.kernels.evidence import DEPTH
-from folklearn.learners.auto import auto
 from folklearn.validation import Rows
 from tests.reference import tree as twin
 from tests.reference.streams import soft_labels
@@ -349,11 +347,6 @@ def test_a_fit_does_not_depend_on_threads(rng):
     models = (FolkloreClassifier(passes=4, n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
     one, other = (model.predict_proba(X[:50]) for model in models)
     assert content(one) == content(other)
-    fits = []
-    for n_jobs in (1, 2):
-        learner = OnlineToBatch(auto(**SIZES), select="last", passes=4)
-        fits.append(learner.fit(X, y, n_jobs=n_jobs).predict(X[:50]))
-    assert content(fits[0]) == content(fits[1])
 
 
 def test_what_cannot_be_an_engine_is_refused(rng):

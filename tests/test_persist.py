@@ -238,8 +238,8 @@ def test_headers_that_nobody_writes(tmp_path):
     for change, sentence in [
         ({"config": float("nan")}, "its header cannot be read"),
         ({"version": float("inf")}, "its header cannot be read"),
-        ({"kind": ["Ogd"]}, "its header names no object"),
-        ({"config": []}, "its header names no object"),
+        ({"kind": ["Ogd"]}, "its header cannot be read"),
+        ({"config": []}, "its header cannot be read"),
         ({"digest": "0"}, "does not match its digest"),
     ]:
         save_file({"a": np.zeros(3)}, path, metadata={"folklearn": json.dumps(good | change)})

@@ -5,16 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from experiments.bandit.synsep import ROWS_PER_BLOCK, syn_blocks, syn_non_sep, syn_sep
 from folklearn import Folklore, synthetic
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import best_in_class
-from folklearn.synthetic import (
-    OBLIVIOUS,
-    ROWS_PER_BLOCK,
-    syn_blocks,
-    syn_non_sep,
-    syn_sep,
-)
+from folklearn.synthetic import OBLIVIOUS
 from tests.reference.ogd import DenseOgd
 from tests.reference.ons import DenseOns
 

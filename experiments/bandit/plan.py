@@ -9,10 +9,10 @@ from pathlib import Path
 from folklearn import Folklore, Ogd, auto
 from folklearn.bandits import Agent, BanditReduction
 from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
-from folklearn.synthetic import syn_non_sep, syn_sep
 
 from ..data import Source, Stream
 from ..data import stream as real_stream
+from .synsep import syn_non_sep, syn_sep
 
 SYNTHETIC = {"SynSep": syn_sep, "SynNonSep": syn_non_sep}
 REAL = ("pendigits", "satimage", "covtype")

@@ -8,10 +8,11 @@ import numpy as np
 from folklearn import Folklore, best_in_class, interact
 from folklearn.bandits import BanditReduction
 from folklearn.evidence import bounds
-from folklearn.synthetic import stochastic, syn_blocks
+from folklearn.synthetic import stochastic
 
 from ..data import Stream
 from .plan import SAMPLED, Arena, make, stream
+from .synsep import syn_blocks
 
 N_POINTS = 40
 

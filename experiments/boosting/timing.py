@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from folklearn.boosting import AdaBoostOLMpp, hoeffding_trees
+from folklearn.boosting import AdaBoostOLMpp, booster, hoeffding_trees
 from folklearn.boosting.booster import Round
 from folklearn.kernels import boosting as kernels
 
@@ -58,7 +58,7 @@ def split(source: Source, seed: int) -> dict[str, float]:
     clock.wrap(model, "_cost", COSTS)
     clock.wrap(model, "_advance", REGRESSION)
     clock.wrap(model, "_absorb", REGRESSION)
-    clock.wrap(model, "_leader", PREFIXES)
+    clock.wrap(booster, "draw_prefix", PREFIXES)
     for name in ("mix_prefixes", "score_prefixes"):
         clock.wrap(kernels, name, PREFIXES)
     half, start = len(rows.y) // 2, 0.0

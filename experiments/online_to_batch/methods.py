@@ -22,10 +22,14 @@ REFIT_ROWS = 200  # new rows on which the exact SMP is evaluated
 Method = Callable[[Rows, Labels, Rows, int], tuple[Rows, float | None]]
 
 
-def _online(**parameters: Any) -> Method:
+def _online(passes: int = 1, **parameters: Any) -> Method:
     def method(X: Rows, y: Labels, new: Rows, seed: int) -> tuple[Rows, float | None]:
         learner = Folklore(n_features=D, n_classes=K, B=B)
         model = OnlineToBatch(learner, seed=seed, **parameters).fit(X, y)
+        rng = np.random.default_rng(seed)
+        for _ in range(passes - 1):
+            order = rng.permutation(len(X))
+            model.fit(X[order], y[order])
         return model.predict(new), model.guarantee()
 
     return method

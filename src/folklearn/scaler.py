@@ -5,19 +5,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
+from folklearn.kernels.scaling import COUNT, MEAN, N_MOMENTS, SQUARES, scale_row, scale_rows
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows
 
-LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
-_FURTHEST = 8.0  # standard deviations that a value may count for
-_FIRST_SCALE_REVIEW_VALUES = 8  # values
-_N_MOMENTS = 5  # of a feature
-_COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = validation.MAX_NORM * (1.0 - 1e-12)
 _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
@@ -67,7 +62,7 @@ class OnlineScaler(Serializable):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        return _N_MOMENTS * validation.count("n_features", words["n_features"], 1)
+        return N_MOMENTS * validation.count("n_features", words["n_features"], 1)
 
     def __init__(
         self, *, n_features: int, scale: bool = True, intercept: bool = True, gaps: bool = False
@@ -81,7 +76,7 @@ class OnlineScaler(Serializable):
         # Of every feature: how many values there were, their mean and their squared deviations
         # from it, and both again for the values since their number last doubled. One array,
         # because handing over several costs as much as scaling ten features.
-        self._moments: Array = np.zeros((_N_MOMENTS, self.n_features))
+        self._moments: Array = np.zeros((N_MOMENTS, self.n_features))
 
     @property
     def n_columns(self) -> int:
@@ -112,7 +107,7 @@ class OnlineScaler(Serializable):
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         """Return checked rows X (T, d) scaled, each after taking it in if `learn`."""
         out = np.empty((len(X), self.n_features + self.intercept))
-        _scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
+        scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
         self._count += learn * len(X)
         return out
 
@@ -122,16 +117,19 @@ class OnlineScaler(Serializable):
         The short way for a single row, which may have gaps: x is checked by its norm alone.
         """
         out = np.empty(self.n_features + self.intercept)
-        if not _scale_row(x, self._moments, learn, self.scale, self.intercept, self._first, out):
-            validation.check_context(_fill_gaps(x))
+        if not scale_row(
+            x, self._moments, learn, self.scale, self.intercept, self._first, _MAX_NORM, out
+        ):
+            validation.check_context(np.where(np.isnan(x), 0.0, x))
         self._count += learn
         return out
 
     @staticmethod
     def check_usable(x: Array) -> None:
         """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
-        if not math.hypot(*_fill_gaps(x)) <= _MAX_NORM:
-            validation.check_context(_fill_gaps(x))
+        x = np.where(np.isnan(x), 0.0, x)
+        if not math.hypot(*x) <= _MAX_NORM:
+            validation.check_context(x)
 
     @property
     def unit(self) -> float:
@@ -144,7 +142,7 @@ class OnlineScaler(Serializable):
         """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
         if not self.scale:
             return np.ones(self.n_features), np.zeros(self.n_features)
-        counts, means, squares = self._moments[[_COUNT, _MEAN, _SQUARES]]
+        counts, means, squares = self._moments[[COUNT, MEAN, SQUARES]]
         varied = squares > 0.0
         a = np.zeros(self.n_features)
         a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
@@ -157,15 +155,11 @@ class OnlineScaler(Serializable):
         """
         n_late = validation.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += n_late
-        late = np.zeros((_N_MOMENTS, n_late))
-        late[_COUNT] = self._count
+        late = np.zeros((N_MOMENTS, n_late))
+        late[COUNT] = self._count
         if len(missing) == n_late:
-            late[_COUNT, np.asarray(missing, bool)] = 0.0
+            late[COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
-
-
-def _fill_gaps(x: Array) -> Array:
-    return np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 class FixedScaler:
@@ -324,7 +318,7 @@ class SparseScaler(Serializable):
         self.n_numbers = validation.count("n_numbers", n_numbers, 0, self.n_features)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self._numbers: OnlineScaler | None = None
-        self._grow_numbers(self.n_numbers)
+        self.grow(self.n_features, self.n_numbers)
 
     @property
     def n_columns(self) -> int:
@@ -349,10 +343,7 @@ class SparseScaler(Serializable):
     def grow(self, n_features: int, n_numbers: int) -> None:
         """Make room for columns that were missing in every row so far."""
         self.n_features = validation.count("n_features", n_features, self.n_features)
-        self._grow_numbers(validation.count("n_numbers", n_numbers, self.n_numbers))
-
-    def _grow_numbers(self, n_numbers: int) -> None:
-        self.n_numbers = n_numbers
+        self.n_numbers = validation.count("n_numbers", n_numbers, self.n_numbers)
         if self._numbers is not None:
             self._numbers.grow(n_numbers)
         elif n_numbers:
@@ -375,77 +366,3 @@ class SparseScaler(Serializable):
         length = self.unit if self.scale else None
         scaled: SparseRows = X.scale_cells(numbers, length, constant, self.n_columns)
         return scaled
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _scale_rows(
-    X: Array, moments: Array, learn: bool, scale: bool, intercept: bool, first: int, out: Array
-) -> None:
-    """Scale row after row; the constant, if there is one, is behind the `first` columns."""
-    T, d = X.shape
-    constant = first if intercept else -1
-    unit = 1.0 / math.sqrt(first + intercept) if scale else 1.0
-    for t in range(T):
-        if constant >= 0:
-            out[t, constant] = unit
-        for j in range(d):
-            value = X[t, j]
-            place = j + 1 if 0 <= constant <= j else j
-            if np.isnan(value):
-                out[t, place] = 0.0
-                continue
-            n = moments[_COUNT, j] + 1.0
-            mean, squares = _join_moments(value, n, moments[_MEAN, j], moments[_SQUARES, j])
-            half_mean, half_squares = 0.0, 0.0
-            fraction, exponent = math.frexp(n)
-            doubled = fraction == 0.5  # n is a power of two
-            n_half = n - math.ldexp(1.0, exponent - 2 if doubled else exponent - 1)
-            if n > _FIRST_SCALE_REVIEW_VALUES // 2:
-                half_mean, half_squares = _join_moments(
-                    value, n_half, moments[_HALF_MEAN, j], moments[_HALF_SQUARES, j]
-                )
-                if doubled:
-                    if 0.0 < half_squares / n_half < squares / (n * _FURTHEST**2):
-                        mean, squares = half_mean, half_squares * (n / n_half)
-                    half_mean, half_squares = 0.0, 0.0
-            if learn:
-                moments[_COUNT, j] = n
-                moments[_MEAN, j] = mean
-                moments[_SQUARES, j] = squares
-                moments[_HALF_MEAN, j] = half_mean
-                moments[_HALF_SQUARES, j] = half_squares
-            if scale:
-                score = (value - mean) / math.sqrt(squares / n) if squares > 0.0 else 0.0
-                largest = min(LARGEST_SCORE, math.sqrt(n - 1.0))  # n plain values reach no more
-                out[t, place] = unit * min(max(score, -largest), largest)
-            else:
-                out[t, place] = value
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _join_moments(value: float, n: float, mean: float, squares: float) -> tuple[float, float]:
-    """Return mean and squared deviations with the n-th value, whose influence is limited.
-
-    Welford's recursion: no sum of squares, so a large offset costs no accuracy.
-    """
-    step = value - mean
-    if squares > 0.0:
-        limit = _FURTHEST * math.sqrt(squares / (n - 1.0))
-        step = min(max(step, -limit), limit)
-    return mean + step / n, squares + step * step * ((n - 1.0) / n)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _scale_row(
-    x: Array, moments: Array, learn: bool, scale: bool, intercept: bool, first: int, out: Array
-) -> bool:
-    """Scale one row; return False, all untouched, if its norm is unusable."""
-    square = 0.0
-    for value in x:
-        if not math.isnan(value):  # infinity passes through
-            square += value * value
-    if not square <= _MAX_NORM**2:
-        return False
-    row, scaled = x.reshape(1, x.size), out.reshape(1, out.size)
-    _scale_rows(row, moments, learn, scale, intercept, first, scaled)
-    return True

@@ -98,8 +98,11 @@ class Record:
     @property
     def digest(self) -> str:
         """A digest of everything: two states are the same if theirs are."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        return _digest(self.kind, self.config, arrays)
+        content = hashlib.blake2b(_json([self.kind, self.config]).encode(), digest_size=16)
+        for name, array in sorted(self.arrays.items()):
+            content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+            content.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return content.hexdigest()
 
     def inner(self, name: str, kind: Any = None) -> Any:
         """Return what was saved inside under a name: an object, a list of them, or JSON.
@@ -129,7 +132,6 @@ class Record:
 
 
 def _is_record(entry: Any) -> bool:
-    """Tell whether an entry has the kind and the configuration of an object."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("kind"), str)
@@ -218,26 +220,18 @@ class Serializable:
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
-        """Construct from PARAMS and CHILDREN."""
         return cls(**words)
 
     def _restore(self, record: Record) -> None:
-        """Take over counts, arrays and what STATE names."""
         for count in self.COUNTERS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, array in self._parts().items():
-            array[...] = self._read_array(record, name, array.shape, array.dtype)
+            most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
+            array[...] = record.part(name, array.shape, array.dtype, least=-most, most=most)
         for attribute, kind in self.STATE.items():
             name = attribute.lstrip("_")
             if name in record.config or getattr(self, attribute) is not None:
                 setattr(self, attribute, record.inner(name, kind))
-
-    def _read_array(
-        self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
-    ) -> NDArray[Any]:
-        """Return an array of a record, finite unless UNBOUNDED names it."""
-        most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
-        return record.part(name, shape, dtype, least=-most, most=most)
 
     def _shallow(self) -> Self:
         """Return another object that holds the same things, for a copy of some of them."""
@@ -296,13 +290,11 @@ def load(source: str | os.PathLike[str] | bytes) -> Serializable:
     """Load whatever `save` wrote, from a file or from its content: a learner, a model, evidence."""
     if isinstance(source, bytes):
         return revive(of_bytes(source))
+    record = read(source)
     try:
-        return revive(read(source))
+        return revive(record)
     except StateFileError as error:
-        name = os.fspath(source)
-        if name in str(error):
-            raise
-        raise StateFileError(f"{name} cannot be loaded: {error}") from None
+        raise StateFileError(f"{os.fspath(source)} cannot be loaded: {error}") from None
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
@@ -335,7 +327,7 @@ def as_bytes(record: Record) -> bytes:
         "version": FORMAT_VERSION,
         "kind": record.kind,
         "config": record.config,
-        "digest": _digest(record.kind, record.config, arrays),
+        "digest": record.digest,
     }
     # One metadata entry: safetensors writes several in an order that varies between runs.
     return safetensors.numpy.save(arrays, metadata={"folklearn": _json(header)})
@@ -352,52 +344,32 @@ def of_bytes(content: bytes, name: str = "the state") -> Record:
         ) from None
     # What safetensors has just understood: the length of its own header, then that, in JSON.
     length = int.from_bytes(content[:8], "little")
-    header = _header(name, json.loads(content[8 : 8 + length]).get("__metadata__", {}))
-    if not _is_record(header):
-        raise StateFileError(f"{name} is damaged: its header names no object")
-    if header["digest"] != _digest(header["kind"], header["config"], arrays):
-        raise StateFileError(f"{name} is damaged: its content does not match its digest")
-    return Record(header["kind"], header["config"], arrays)
-
-
-def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
+    metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
     if "folklearn" not in metadata:
         raise StateFileError(f"{name} is a safetensors file, but not one that folklearn wrote")
     try:
-        header: dict[str, Any] = json.loads(metadata["folklearn"], parse_constant=_check_constant)
+        header = json.loads(metadata["folklearn"])
         version = int(header["version"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        if version > FORMAT_VERSION:
+            raise StateFileError(
+                f"{name} has format version {version}; this folklearn reads versions up to "
+                f"{FORMAT_VERSION}: upgrade folklearn to load it"
+            )
+        record, is_record = Record(header["kind"], header["config"], arrays), _is_record(header)
+        is_whole = header["digest"] == record.digest
+        if version < 1 or not is_record:
+            raise ValueError("no header that was ever written")
+    except StateFileError:
+        raise
+    except _NOT_RESTORED:
         raise StateFileError(f"{name} is damaged: its header cannot be read") from None
-    if version < 1:
-        raise StateFileError(f"{name} is damaged: format version {version} does not exist")
-    if version > FORMAT_VERSION:
-        raise StateFileError(
-            f"{name} has format version {version}; this folklearn reads versions up to "
-            f"{FORMAT_VERSION}: upgrade folklearn to load it"
-        )
-    if not {"kind", "config", "digest"} <= header.keys():
-        raise StateFileError(f"{name} is damaged: its header is incomplete")
-    return header
-
-
-def _check_constant(name: str) -> Any:
-    """Raise for NaN and infinity, which `_json` does not write."""
-    raise ValueError(f"{name} is no JSON")
+    if not is_whole:
+        raise StateFileError(f"{name} is damaged: its content does not match its digest")
+    return record
 
 
 def _json(value: Any) -> str:
-    """Return JSON in a fixed order; numbers of NumPy are numbers."""
     return json.dumps(value, sort_keys=True, allow_nan=False, default=np.generic.item)
-
-
-def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
-    content = hashlib.blake2b(digest_size=16)
-    content.update(_json([kind, config]).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        content.update(array.reshape(-1).view(np.uint8).data)
-    return content.hexdigest()
 
 
 def generator_state(rng: np.random.Generator) -> Any:

@@ -212,7 +212,7 @@ def test_nonsense_is_refused_and_changes_nothing(change, said, seed):
 
 @pytest.fixture
 def _every_problem_is_wide(monkeypatch):
-    for module in ("pipeline", "model"):
+    for module in ("pipeline", "dataset"):
         monkeypatch.setattr(f"folklearn.model.{module}.select_backend", lambda *_: "wide")
 
 

@@ -15,17 +15,12 @@ from folklearn.baselines.aggregating import Aggregating, covariance_factor, resa
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import generator_from, generator_state
 from tests.reference import streams
-from tests.reference.aggregating import DenseAggregating, gaussian_prior, uniform_prior
+from tests.reference.aggregating import DenseAggregating, uniform_prior
 from tests.reference.hindsight import best_in_class
 
-PRIORS = ["uniform", "gaussian"]
-every_prior = pytest.mark.parametrize("prior", PRIORS)
 
-
-def exact(prior, d, K, scale):
-    if prior == "uniform":
-        return uniform_prior(d, K, scale, 22 if K == 3 else 40)
-    return gaussian_prior(d, K, scale, 81)
+def exact(d, K, scale):
+    return uniform_prior(d, K, scale, 22 if K == 3 else 40)
 
 
 def twin_run(twin, X, y, weight):
@@ -56,20 +51,18 @@ def same(a, b):
         np.testing.assert_array_equal(array, second.arrays[name])
 
 
-@every_prior
 @pytest.mark.parametrize(("d", "K"), [(2, 2), (1, 3)])
-def test_the_error_against_the_exact_integral_falls_like_one_over_root_n(prior, d, K):
+def test_the_error_against_the_exact_integral_falls_like_one_over_root_n(d, K):
     """A quarter of the particles, twice the error; the nodes of the twin err below 1e-4."""
-    scale = 5.0 if prior == "uniform" else 2.0
+    scale = 5.0
     X, y = streams.stochastic(3, 50, d, K, B=3.0)
-    P = twin_run(DenseAggregating(exact(prior, d, K, scale)), X, y, np.ones(len(X)))
+    P = twin_run(DenseAggregating(exact(d, K, scale)), X, y, np.ones(len(X)))
     errors = {}
     for n_particles in (256, 1024):
         runs = []
         for seed in range(6):
-            nu = scale if prior == "gaussian" else None
             model = Aggregating(
-                n_features=d, n_classes=K, B=scale, prior=prior, nu=nu,
+                n_features=d, n_classes=K, B=scale,
                 n_particles=n_particles, seed=seed,
             )  # fmt: skip
             runs.append(np.abs(model.run(X, y) - P).mean())
@@ -78,14 +71,13 @@ def test_the_error_against_the_exact_integral_falls_like_one_over_root_n(prior, 
     assert 1.0 < errors[256] / errors[1024] < 4.0
 
 
-@every_prior
-def test_soft_labels_weights_and_mu_enter_as_in_the_exact_integral(prior, rng):
+def test_soft_labels_weights_and_mu_enter_as_in_the_exact_integral(rng):
     d, K, scale = 1, 3, 4.0
     X, y = streams.stochastic(1, 60, d, K, B=3.0)
     soft, weight = streams.soft_labels(1, y, K), np.random.default_rng(1).uniform(0.0, 3.0, len(X))
-    twin = DenseAggregating(exact(prior, d, K, scale), mu=0.1, w_max=3.0)
+    twin = DenseAggregating(exact(d, K, scale), mu=0.1, w_max=3.0)
     model = Aggregating(
-        n_features=d, n_classes=K, B=scale, prior=prior, mu=0.1, max_weight=3.0, n_particles=2048
+        n_features=d, n_classes=K, B=scale, mu=0.1, max_weight=3.0, n_particles=2048
     )
     losses = []
     for x, target, w in zip(X, soft, weight, strict=True):
@@ -97,12 +89,11 @@ def test_soft_labels_weights_and_mu_enter_as_in_the_exact_integral(prior, rng):
     np.testing.assert_allclose(Q @ model.coef(), Q @ mean, atol=0.3)
 
 
-@every_prior
 @pytest.mark.parametrize("K", [2, 3, 5])
-def test_first_round_and_zero_context_are_uniform_to_rounding(prior, K, rng):
+def test_first_round_and_zero_context_are_uniform_to_rounding(K, rng):
     d = 3
     X, y, _ = example(rng, 40, d, K)
-    model = Aggregating(n_features=d, n_classes=K, prior=prior, n_particles=100, seed=1)
+    model = Aggregating(n_features=d, n_classes=K, n_particles=100, seed=1)
     np.testing.assert_allclose(model.predict(X), 1.0 / K, atol=1e-12)
     model.run(X, y)
     np.testing.assert_allclose(model.predict(np.zeros(d)), 1.0 / K, atol=1e-12)
@@ -113,13 +104,12 @@ def test_first_round_and_zero_context_are_uniform_to_rounding(prior, K, rng):
     assert model.predict(np.empty((0, d))).shape == (0, K)
 
 
-@every_prior
-def test_run_equals_the_loop_bit_for_bit(prior, rng):
+def test_run_equals_the_loop_bit_for_bit(rng):
     X, y, weight = example(rng)
     soft = streams.soft_labels(0, y, 3)
     for labels in (y, np.eye(3)[y], soft):
-        together = Aggregating(n_features=2, n_classes=3, prior=prior, max_weight=2.0)
-        alone = Aggregating(n_features=2, n_classes=3, prior=prior, max_weight=2.0)
+        together = Aggregating(n_features=2, n_classes=3, max_weight=2.0)
+        alone = Aggregating(n_features=2, n_classes=3, max_weight=2.0)
         rounds = []
         P = together.run(X, labels, weight=weight, progress=rounds.append)
         np.testing.assert_array_equal(P, loop(alone, X, labels, weight))
@@ -127,21 +117,19 @@ def test_run_equals_the_loop_bit_for_bit(prior, rng):
         assert rounds == list(range(1, len(X) + 1))
 
 
-@every_prior
-def test_a_soft_corner_is_a_hard_label(prior, rng):
+def test_a_soft_corner_is_a_hard_label(rng):
     X, y, _ = example(rng, 30)
-    hard = Aggregating(n_features=2, n_classes=3, prior=prior)
-    soft = Aggregating(n_features=2, n_classes=3, prior=prior)
+    hard = Aggregating(n_features=2, n_classes=3)
+    soft = Aggregating(n_features=2, n_classes=3)
     for x, label in zip(X, y, strict=True):
         assert hard.update(x, label) == soft.update(x, np.eye(3)[label])
     same(hard, soft)
 
 
-@every_prior
-def test_predictions_and_weight_zero_change_nothing_not_even_the_generator(prior, rng):
+def test_predictions_and_weight_zero_change_nothing_not_even_the_generator(rng):
     X, y, _ = example(rng, 30)
-    quiet = Aggregating(n_features=2, n_classes=3, prior=prior)
-    chatty = Aggregating(n_features=2, n_classes=3, prior=prior)
+    quiet = Aggregating(n_features=2, n_classes=3)
+    chatty = Aggregating(n_features=2, n_classes=3)
     for x, label in zip(X, y, strict=True):
         chatty.predict(x)
         chatty.predict(X)
@@ -153,13 +141,12 @@ def test_predictions_and_weight_zero_change_nothing_not_even_the_generator(prior
     same(quiet, chatty)
 
 
-@every_prior
 @pytest.mark.parametrize("cut", [0, 1, 25])
-def test_resuming_equals_never_stopping(prior, cut, rng, tmp_path):
+def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     X, y, weight = example(rng, 50)
     path = tmp_path / "model.safetensors"
     generator = np.random.Generator(np.random.MT19937(5))
-    parameters = {"n_features": 2, "n_classes": 3, "prior": prior, "mu": 0.01, "max_weight": 2.0}
+    parameters = {"n_features": 2, "n_classes": 3, "mu": 0.01, "max_weight": 2.0}
     straight = Aggregating(**parameters, seed=generator)
     stopped = Aggregating(**parameters, seed=np.random.Generator(np.random.MT19937(5)))
     expected = loop(straight, X, y, weight)
@@ -181,37 +168,22 @@ def test_every_generator_survives_json(name):
     assert generator_state(copy) == generator_state(rng)
 
 
-@every_prior
 @pytest.mark.parametrize("labels", ["stochastic", "separable", "noise", "against"])
-def test_regret_stays_below_the_bound(prior, labels):
+def test_regret_stays_below_the_bound(labels):
     """Half a nat is allowed to the particles; the bounds are 6 to 26 nats."""
     T, d, K, B = 150, 2, 2, 3.0
-    model = Aggregating(n_features=d, n_classes=K, B=B, prior=prior, seed=1)
+    model = Aggregating(n_features=d, n_classes=K, B=B, seed=1)
     if labels == "against":
         X = streams.contexts(np.random.default_rng(2), T, d, 1.0)
         y = streams.play_adversarial(model, X)
-        model = Aggregating(n_features=d, n_classes=K, B=B, prior=prior, seed=1)
+        model = Aggregating(n_features=d, n_classes=K, B=B, seed=1)
     else:
         make = {"noise": streams.pure_noise}.get(labels) or getattr(streams, labels)
         X, y = make(2, T, d, K)
     loss = sum(model.update(x, label) for x, label in zip(X, y, strict=True))
-    W, best, _ = best_in_class(X, y, B, K)
+    _, best, _ = best_in_class(X, y, B, K)
     bound = model.regret_bound(T)
-    if prior == "gaussian":  # with nu = B, and for W alone instead of all of squared norm K B^2
-        bound -= 0.5 * (K - float(np.linalg.norm(W) / B) ** 2)
     assert loss - best <= bound + 0.5
-
-
-def test_the_exact_integral_obeys_the_gaussian_bound_and_nearly_reaches_it():
-    T, nu = 400, 2.0
-    twin = DenseAggregating(gaussian_prior(1, 2, nu, 2001))
-    X = np.ones((T, 1))
-    y = streams.play_adversarial(twin, X)
-    _, best, _ = best_in_class(X, y, 100.0, 2)
-    model = Aggregating(n_features=1, n_classes=2, B=1.0, prior="gaussian", nu=nu)
-    bound = model.regret_bound(T) - 2 / (2 * nu**2)  # for W = 0 alone
-    assert 0.8 * bound < twin.loss - T * math.log(2) <= bound
-    assert best <= T * math.log(2)
 
 
 @pytest.mark.parametrize("T", [0, 1, 7, 100, 10**6])
@@ -234,11 +206,10 @@ def test_a_surprise_enters_in_parts_and_predictions_recover():
     assert model.effective_size >= 512
 
 
-@every_prior
 @pytest.mark.parametrize("size", [1e-300, 1e-8, 1e8, 1e14])
-def test_contexts_of_every_size(prior, size, rng):
+def test_contexts_of_every_size(size, rng):
     X, y, _ = example(rng, 20)
-    model = Aggregating(n_features=2, n_classes=3, prior=prior, n_particles=64, n_moves=4)
+    model = Aggregating(n_features=2, n_classes=3, n_particles=64, n_moves=4)
     losses = [model.update(size * x, label) for x, label in zip(X, y, strict=True)]
     assert np.isfinite(losses).all()
     assert min(losses) >= 0.0
@@ -291,9 +262,6 @@ def test_resampling_is_systematic_and_the_factor_survives_degeneracy(rng):
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"prior": "flat"}, "prior must be one of 'uniform', 'gaussian'"),
-        ({"nu": 1.0}, "nu belongs to prior='gaussian'"),
-        ({"prior": "gaussian", "nu": -1.0}, "nu must be a positive number"),
         ({"mu": 0.7}, "mu must be a number"),
         ({"mu": math.nan}, "mu must be a number"),
         ({"n_particles": 1}, "n_particles must be at least 2"),

@@ -44,7 +44,7 @@ def test_full_information_equals_the_dense_twin(K, step, rng):
     for x in contexts(rng, 150, d):
         np.testing.assert_allclose(agent.policy(x), twin.probabilities(x), rtol=0.0, atol=1e-9)
         y = int(rng.integers(K))
-        agent.learn_label(agent.act(x), y)
+        agent.learn(agent.act(x), y)
         twin.learn_label(x, y)
     np.testing.assert_allclose(agent._W, twin.W, rtol=0.0, atol=1e-9)
 
@@ -57,7 +57,7 @@ def test_labels_may_come_late_by_id_and_in_any_order(rng):
     for x in X:
         agent.act(x)
     for t in rng.permutation(20):
-        agent.learn_label(int(t), np.int64(y[t]))
+        agent.learn(int(t), np.int64(y[t]))
     expected = (np.eye(K)[y] - 1.0 / K).T @ X / LN2
     np.testing.assert_allclose(agent._W, expected, atol=1e-12)
     assert agent.pending == ()
@@ -84,30 +84,28 @@ def test_feedback_of_the_other_kind_is_refused_and_changes_nothing():
     )
     decisions = [agent.act([0.5, 0.5]) for agent in (bandit, full)]
     before = [state(bandit), state(full)]
-    with pytest.raises(InvalidInputError, match="feedback='bandit'.*learn\\(decision, correct\\)"):
-        bandit.learn_label(decisions[0], 1)
-    with pytest.raises(InvalidInputError, match="feedback='full'.*learn_label\\(decision, y\\)"):
-        full.learn(decisions[1], True)
-    for bad in (3, -1, 0.5, None, "1", [0.5, 0.5], [0.2, 0.3, 0.5]):
+    with pytest.raises(InvalidInputError, match="correct must be True or False, got 2"):
+        bandit.learn(decisions[0], 2)
+    for bad in (True, 3, -1, 0.5, None, "1", [0.5, 0.5], [0.2, 0.3, 0.5]):
         with pytest.raises(InvalidInputError, match="y "):
-            full.learn_label(decisions[1], bad)
+            full.learn(decisions[1], bad)
     with pytest.raises(InvalidInputError, match="decision 7 was not made"):
-        full.learn_label(7, 1)
+        full.learn(7, 1)
     assert [state(bandit), state(full)] == before
-    full.learn_label(decisions[1], 1)
+    full.learn(decisions[1], 1)
     with pytest.raises(InvalidInputError, match="reported already"):
-        full.learn_label(decisions[1], 1)
+        full.learn(decisions[1], 1)
 
 
 def test_full_information_resumes_exactly(rng, tmp_path):
     agent = Gaptron(n_features=2, n_classes=3, feedback="full", step=0.5)
     for x in contexts(rng, 20, 2):
-        agent.learn_label(agent.act(x), int(rng.integers(3)))
+        agent.learn(agent.act(x), int(rng.integers(3)))
     waiting = agent.act([0.3, -0.3])
     agent.save(tmp_path / "agent")
     resumed = folklearn.load(tmp_path / "agent")
     for one in (agent, resumed):
-        one.learn_label(waiting, 2)
+        one.learn(waiting, 2)
         one.act([0.1, 0.1])
     assert state(agent) == state(resumed)
 
@@ -147,7 +145,7 @@ def test_mistakes_stay_below_the_bounds(rng):
     for x, label in zip(X, y, strict=True):
         decision = full.act(x)
         mistakes += decision.action != label
-        full.learn_label(decision, label)
+        full.learn(decision, label)
     assert mistakes <= bits + K * (U**2).sum() / LN2
 
 

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, serialization
+from folklearn import Aggregating
 from folklearn.baselines import Obama
-from folklearn.errors import FolklearnError, StateFileError
-from folklearn.serialization import Record
+from folklearn.errors import FolklearnError
 from tests.bandits.forced import (
     act_as,
     documented_exploration,
@@ -133,19 +132,3 @@ def test_learns_an_easy_stream(rng):
 def test_constructor_checks(arguments, message):
     with pytest.raises(FolklearnError, match=message):
         Obama(**{"n_features": 2, "n_classes": 2, **arguments})
-
-
-def test_particles_of_another_problem_are_refused(tmp_path):
-    record = Obama(n_features=2, n_classes=3, n_particles=30).to_record()
-    for other in (
-        Obama(n_features=2, n_classes=3, n_particles=30, B=3.0),
-        Obama(n_features=2, n_classes=3, n_particles=60),
-        Obama(n_features=3, n_classes=3),
-    ):
-        theirs = other.to_record()
-        particles = {k: v for k, v in theirs.arrays.items() if k.startswith("learner.")}
-        config = record.config | {"learner": theirs.config["learner"]}
-        mixed = Record("Obama", config, record.arrays | particles)
-        serialization.write(tmp_path / "agent", mixed)
-        with pytest.raises(StateFileError, match="particles of another problem"):
-            Obama.from_record(serialization.read(tmp_path / "agent"))

@@ -153,13 +153,12 @@ def test_the_guarantee_without_a_certificate(seed):
     ("learner", "parameters", "reason"),
     [
         (folklore(), {"select": "last"}, "is a heuristic: the bound holds"),
-        (folklore(), {"passes": 2}, "passes=2 is a heuristic"),
         (folklore(gamma=5.0), {}, "above the valid constant"),
         (Laplace(n_features=D, n_classes=K), {}, "an expansion is no lower bound"),
         (Ogd(n_features=D, n_classes=K, rate=0.1), {}, "Ogd proves nothing"),
         (Mixture([folklore()]), {}, "no surviving expert certifies B=10"),
     ],
-    ids=["last", "passes", "invalid", "laplace", "ogd", "mixture"],
+    ids=["last", "invalid", "laplace", "ogd", "mixture"],
 )
 def test_heuristics_say_so(learner, parameters, reason, seed):
     X, y, _ = stream(seed)
@@ -200,39 +199,12 @@ def test_excess_risk_stays_below_the_guarantee():
     assert 0.0 < np.mean(excess) < 0.5 * np.mean(proven)
 
 
-def test_passes_see_the_rows_again_in_another_order(seed):
-    X, y, new = stream(seed)
-    rows = []
-
-    class Spy(Folklore):
-        def _run(self, part, report):
-            rows.append(part.X.copy())
-            return super()._run(part, report)
-
-    model = OnlineToBatch(
-        Spy(n_features=D, n_classes=K), passes=3, n_checkpoints=5, seed=seed
-    ).fit(X, y)  # fmt: skip
-    assert model.n_rounds == 3 * T == model.learner.certificate().n_rounds
-    first, second, third = np.split(np.vstack(rows), 3)
-    np.testing.assert_array_equal(first, X)
-    for other in (second, third):
-        assert not np.array_equal(other, X)
-        np.testing.assert_array_equal(np.sort(other, axis=0), np.sort(X, axis=0))
-    assert not np.array_equal(second, third)
-    order = [int(np.flatnonzero((x == X).all(axis=1))[0]) for x in np.vstack(rows)]
-    states = before(
-        model.rounds, X[order], y[order], lambda: Folklore(n_features=D, n_classes=K)
-    )  # fmt: skip
-    expected = np.mean([state.predict(new) for state in states], axis=0)
-    np.testing.assert_allclose(model.predict(new), expected, atol=1e-12)
-
-
 def test_progress_counts_every_round(seed):
     X, y, _ = stream(seed)
     done = []
-    OnlineToBatch(folklore(), passes=2).fit(X, y, progress=done.append)
+    OnlineToBatch(folklore()).fit(X, y, progress=done.append)
     assert done == sorted(done)
-    assert done[-1] == 2 * T
+    assert done[-1] == T
 
 
 LEARNERS = {
@@ -283,9 +255,8 @@ def test_bad_input(seed):
             OnlineToBatch(learner)
     with pytest.raises(InvalidInputError, match="select must be"):
         OnlineToBatch(folklore(), select="best")
-    for name in ("n_checkpoints", "passes"):
-        with pytest.raises(InvalidInputError, match=f"{name} must be at least 1"):
-            OnlineToBatch(folklore(), **{name: 0})
+    with pytest.raises(InvalidInputError, match="n_checkpoints must be at least 1"):
+        OnlineToBatch(folklore(), n_checkpoints=0)
     model = OnlineToBatch(folklore())
     with pytest.raises(FolklearnError, match="call fit"):
         model.predict(X)

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from folklearn import Leader, auto
-from folklearn import load as load_saved
-from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised, minimise_penalised
 from folklearn.evidence.passes import LocalPasses
 from folklearn.synthetic import separable, stochastic
@@ -71,20 +68,3 @@ def test_separable_and_very_few_rows(seed):
     fit = fit_penalised(over(few), np.zeros((K, D)), ridge=0.5)
     assert fit.ridge == 0.5
     assert np.isnan(fit.held_out)
-
-
-@pytest.mark.parametrize("make", [auto, Leader])
-def test_several_passes_of_leaders_are_the_penalised_fit(make, seed, tmp_path):
-    X, y = stochastic(seed, 200, d=D, K=K)
-    learner = make(n_features=D, n_classes=K)
-    model = OnlineToBatch(learner, select="last", passes=50, seed=seed).fit(X, y)
-    assert model.n_rounds == learner.n_rounds == 200
-    ridge, W = learner.leader()
-    rows = rows_of(X, y)
-    fit = fit_penalised(over(rows), W, ridge=ridge, most_passes=49, seed=seed)
-    P = np.exp(X @ fit.W.T)
-    np.testing.assert_allclose(model.predict(X), P / P.sum(axis=1, keepdims=True), atol=1e-12)
-    np.testing.assert_allclose(model.predict(X[0]), model.predict(X)[0], atol=1e-12)
-    assert model.guarantee() is None
-    model.save(tmp_path / "m")
-    np.testing.assert_array_equal(load_saved(tmp_path / "m").predict(X), model.predict(X))

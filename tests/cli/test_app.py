@@ -191,9 +191,9 @@ from folklearn.cli.warmup import warm_up
 from folklearn.cli.app import main
 from folklearn.kernels.second_order_state import run_rounds
 from folklearn.learners.sgd import ogd_round, ogd_rounds
-from folklearn.scaler import _scale_rows
+from folklearn.kernels.scaling import scale_rows
 warm_up(sys.argv[1])
-kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows
+kernels = run_rounds, ogd_round, ogd_rounds, scale_rows
 before = [len(kernel.signatures) for kernel in kernels]
 assert main(["run", "--quiet", "--learner", sys.argv[1]]) == 0
 assert before == [len(kernel.signatures) for kernel in kernels], before

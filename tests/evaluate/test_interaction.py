@@ -35,7 +35,7 @@ class Witness(Banditron):
 class FullWitness(Witness):
     learns_labels = True
 
-    def _absorb_label(self, decision, seen, y):
+    def learn(self, decision, y):
         self.events.append(("label", decision.id, y))
 
 

@@ -1,4 +1,4 @@
-"""The aggregating algorithm (Vovk 1998; Foster et al. 2018; Kakade, Ng 2005) by brute force.
+"""The aggregating algorithm (Vovk 1998; Foster et al. 2018) by brute force.
 
 p_t = (1 - mu) E softmax(W x_t) + mu / K under the posterior P_t, proportional to the prior times
 exp(-sum of l_s(W)). An integral over W is a sum over nodes, so this is the Bayes mixture of the
@@ -7,7 +7,6 @@ models at the nodes, and the regret against every *node* is at most its -ln prio
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import helmert
 from scipy.special import log_softmax
 
 from .loss import Array, as_distribution
@@ -37,22 +36,6 @@ def uniform_prior(n_features: int, n_classes: int, B: float, points: int) -> Nod
     theta = (radius[:, None, None] * circle).reshape(-1, 2)
     log_prior = np.repeat(np.log(density * weights), angle.size)
     return np.stack([-theta / 2, theta / 2], axis=1), log_prior
-
-
-def gaussian_prior(n_features: int, n_classes: int, nu: float, points: int) -> Nodes:
-    """W (N, K, d) and log weights of N(0, nu^2 I), for (K - 1) d = 1 or 2.
-
-    Predictions depend on W only through its (K - 1) d coordinates orthogonal to the common
-    row, which are N(0, nu^2 I) too: the trapezoidal rule in these, up to 8 standard deviations.
-    """
-    k = n_classes - 1
-    if k * n_features > 2:
-        raise ValueError("the Gaussian prior is integrated in at most two dimensions")
-    axis = np.linspace(-8 * nu, 8 * nu, points)
-    grid = np.stack(np.meshgrid(*[axis] * (k * n_features), indexing="ij"), axis=-1)
-    grid = grid.reshape(-1, k, n_features)
-    W = np.einsum("jk,njd->nkd", helmert(n_classes), grid)
-    return W, -np.sum(grid**2, axis=(1, 2)) / (2 * nu**2)
 
 
 class DenseAggregating:

@@ -9,6 +9,7 @@ import pytest
 import folklearn
 from folklearn.errors import FolklearnError
 from folklearn.model.dataset import ModelDataset
+from folklearn.model.refit import refit_tables
 from folklearn.scale import fold
 from folklearn.scale import spark as on_spark
 
@@ -172,7 +173,7 @@ def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
     here.declare(classes, counts=counts, max_weight=2.0)
     here.run(rows[:300], "label", weight="w")
     dataset = ModelDataset(here, rows, "label", weight="w", one_pass=True)
-    here.refit([rows.labelled() for rows in dataset.rows()])
+    refit_tables(here, [rows.labelled() for rows in dataset.rows()])
     questions = [{name: row[name] for name in ("a", "b", "kind")} for row in rows]
     np.testing.assert_allclose(
         model.predict_proba(questions), here.predict_proba(questions), rtol=1e-9

@@ -57,9 +57,9 @@ def test_the_command_loses_nothing_when_it_dies(tmp_path: Path) -> None:
     folder, port = tmp_path / "folder", lives.free_port()
     secret = lives.first_key(folder)
     script = (
-        "import sys; from folklearn.cli.app import main; from folklearn.service import server\n"
+        "import sys; from folklearn.cli import serve; from folklearn.cli.app import main\n"
         "from tests.service.lives import die_at_failpoint\n"
-        "server.compile_kernels = lambda: die_at_failpoint('after_commit')\n"
+        "serve.warm_up_service = lambda: die_at_failpoint('after_commit')\n"
         "main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", script, "serve", folder, "--port", str(port)]

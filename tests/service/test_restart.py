@@ -1,5 +1,6 @@
 """A restart is not noticed: the same request has the same answer, and the model the same bytes."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,22 @@ def test_an_agent_goes_on_from_a_snapshot_as_if_there_were_none(tmp_path: Path) 
             lives.again(end)
         found.append(lives.digests())
     assert found[0] == found[1]
+
+
+def test_a_snapshot_of_another_journal_is_not_taken(tmp_path: Path) -> None:
+    found = []
+    for name in ("own", "other"):
+        lives = Lives(tmp_path / name)
+        lives.do("labels", LabelEvent(name, ROW))
+        found.append(lives.digests())
+        lives.store.close()
+    own = tmp_path / "own" / "snapshots"
+    names = {path.name for path in own.iterdir()}
+    for path in own.iterdir():
+        path.unlink()
+    shutil.copytree(tmp_path / "other" / "snapshots", own, dirs_exist_ok=True)
+    assert {path.name for path in own.iterdir()}.isdisjoint(names)
+    store = ModelStore(tmp_path / "own", LIMITS)
+    assert [host.state.to_record().digest for host in store.models()] == found[0]
+    assert not any(own.iterdir())
+    store.abandon()

@@ -15,7 +15,7 @@ PACKAGE = os.path.dirname(folklearn.__file__) + os.sep
 MODEL = "/v1/models/churn"
 # What the writer does between labels, and now and then.
 BETWEEN = {"Writer._take", "Writer._maintain", "ModelStore.expire", "ModelHost.publish"}
-BETWEEN |= {"Writer._check_disk", "Keys._refresh"}
+BETWEEN |= {"Keys._refresh"}
 
 
 class Calls:

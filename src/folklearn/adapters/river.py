@@ -47,22 +47,15 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
 
     Parameters
     ----------
-    learner
-        "auto", which needs no B, or "folklore", "gaf", "laplace" or "ogd".
-    B
-        Norm of weights per standard deviation up to which `certificate` holds for linear models,
+    learner : "auto", which needs no B, or "folklore", "gaf", "laplace" or "ogd".
+    B : norm of weights per standard deviation up to which `certificate` holds for linear models,
         positive; learners that take one are made for it. See `folklearn.Model`.
-    lam
-        Ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
+    lam : ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
         take none.
-    scale
-        Standardise numbers online; False where a scaler of River comes before.
-    intercept
-        Append a constant to the features.
-    max_weight
-        Largest weight w that will occur, which "auto" must know; the others take any.
-    memory
-        Rounds after which an example counts 1/e of what it did, at least 1, for streams that
+    scale : standardise numbers online; False where a scaler of River comes before.
+    intercept : append a constant to the features.
+    max_weight : largest weight w that will occur, which "auto" must know; the others take any.
+    memory : rounds after which an example counts 1/e of what it did, at least 1, for streams that
         drift; None forgets nothing. Only "folklore" forgets; see `folklearn.Folklore`.
 
     Examples

@@ -22,8 +22,10 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
-from folklearn.model.encoder import FEATURES
-from folklearn.model.model import Model, slice_rows
+from folklearn.model.dataset import declare_table
+from folklearn.model.encoder import FEATURES, slice_rows
+from folklearn.model.model import Model
+from folklearn.model.refit import refit_tables
 from folklearn.progress import report_progress
 from folklearn.readers.table import Table
 from folklearn.scaler import SPACE
@@ -198,17 +200,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 order = np.random.default_rng([seed, 0]).permutation(order)
             with report_progress(self.verbose, len(table), "learning") as report:
                 for rows in slice_rows(table):
-                    chosen = order[rows]
-                    self.model_.learn_many(
-                        table.take(chosen), labels[chosen], weight=weights[chosen]
-                    )
-                    if report is not None:
-                        report(rows.stop)
+                    part = order[rows]
+                    self.model_.learn_many(table.take(part), labels[part], weight=weights[part])
+                    report(rows.stop)
             if most_passes:
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
                 ]
-                self.model_.refit(batches, most_passes=most_passes, seed=seed, n_jobs=n_jobs)
+                limits = {"most_passes": most_passes, "seed": seed, "n_jobs": n_jobs}
+                refit_tables(self.model_, batches, **limits)
             self.classes_ = classes
         return self
 
@@ -265,7 +265,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.predict_proba(read_rows(self, X))[:, self._class_numbers()]
 
     def _class_numbers(self) -> list[int]:
-        """Return the numbers that `classes_` have in the model."""
         return [self.model_.labels.index(label) for label in self.classes_.tolist()]
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -275,7 +274,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
-        P = self.predict_proba(X)
+        P = self.predict_proba(X)  # first: it says if nothing was fitted
         likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
         return likeliest
 
@@ -338,7 +337,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_.save(path)
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
-        """Start a model that has learned nothing, of classes that are known."""
         names = "B", "lam", "memory", "max_weight"
         settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
@@ -350,7 +348,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if "max_weight" in catalogue.settings_of(self.learner):
             largest = self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
             self.model_.max_weight = largest
-        self.model_.declare(table=table, n_classes=n_classes)
+        declare_table(self.model_, table, n_classes)
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""

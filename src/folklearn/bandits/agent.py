@@ -45,13 +45,6 @@ class Decision:
     x: Array = field(repr=False)
     name: str | int | None = None
 
-    def _equals(self, decision: "Decision") -> bool:
-        return self is decision or (
-            (self.id, self.action, self.propensity, self.name)
-            == (decision.id, decision.action, decision.propensity, decision.name)
-            and np.array_equal(self.x, decision.x)
-        )
-
 
 Pending = tuple[Decision, Array]  # a decision, and what was seen
 Names = Sequence[str | int] | None
@@ -67,7 +60,7 @@ class Agent(Serializable):
     Attributes
     ----------
     n_features, n_classes : sizes of the problem, d and K; a class is an action.
-    learns_labels : whether it learns true classes, by `learn_label`, instead of outcomes.
+    learns_labels : whether an outcome is the true class, whatever was played.
     """
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
@@ -101,7 +94,6 @@ class Agent(Serializable):
         raise NotImplementedError
 
     def _choose(self, seen: Array) -> tuple[int, float]:
-        """Return a random action and its propensity."""
         P = self._play(seen)
         action = int(draw_action(P, self._rng.random()))
         return action, float(P[action])
@@ -110,12 +102,7 @@ class Agent(Serializable):
         """Learn an outcome; everything unchanged if it raises."""
         raise NotImplementedError
 
-    def _absorb_label(self, decision: Decision, seen: Array, y: int) -> None:
-        """Learn the true class; everything unchanged if it raises."""
-        raise NotImplementedError
-
     def _outcome(self, value: Any) -> Any:
-        """Return an outcome as `_absorb` takes it, checked."""
         if isinstance(value, bool | int | float | np.bool_ | np.number) and value in (0, 1):
             return bool(value)
         raise InvalidInputError(
@@ -166,25 +153,15 @@ class Agent(Serializable):
     def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn the outcome of a decision, or of the decision of this id.
 
-        It is whether the action was right, or, for agents of rewards, a number from 0 to 1.
-        Outcomes may arrive late and in any order, each at most once.
+        It is whether the action was right; for agents of rewards, a number from 0 to 1; for one
+        that ``learns_labels``, the true class. Outcomes may arrive late and in any order, each at
+        most once.
         """
-        if self.learns_labels:
-            raise InvalidInputError(
-                "with feedback='full' an agent learns true classes: call learn_label(decision, y)"
-            )
-        self._settle(decision, self._absorb, self._outcome(outcome))
-
-    def learn_label(self, decision: Decision | int, y: Any) -> None:
-        """Learn the true class y, 0..K-1, of a decision; an error unless ``learns_labels``."""
-        if not self.learns_labels:
-            raise InvalidInputError(
-                "with feedback='bandit' an agent learns outcomes: call learn(decision, correct)"
-            )
-        label, _ = validation.label(y, self.n_classes)
-        if label < 0:
-            raise InvalidInputError("y must be one class: agents learn no soft labels")
-        self._settle(decision, self._absorb_label, label)
+        value = self._outcome(outcome)
+        decision, seen = self._find(decision)
+        self._absorb(decision, seen, value)
+        del self._pending[decision.id]
+        self.n_outcomes += 1
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy: its context, action, propensity, outcome.
@@ -235,18 +212,16 @@ class Agent(Serializable):
                 f"{dropped}{expired}"
             )
         pending, seen = self._pending[number]
-        if isinstance(decision, Decision) and not pending._equals(decision):
+        if (
+            isinstance(decision, Decision)
+            and decision is not pending
+            and (repr(decision), decision.x.tolist()) != (repr(pending), pending.x.tolist())
+        ):
             raise InvalidInputError(
                 f"decision {number} is not the one that this agent made under that id: hand an "
                 "outcome to the agent that acted"
             )
         return pending, seen
-
-    def _settle(self, decision: Decision | int, absorb: Callable[..., None], outcome: Any) -> None:
-        decision, seen = self._find(decision)
-        absorb(decision, seen, outcome)
-        del self._pending[decision.id]
-        self.n_outcomes += 1
 
     @property
     def pending(self) -> tuple[Decision, ...]:

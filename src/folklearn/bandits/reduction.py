@@ -164,15 +164,14 @@ class BanditReduction(Agent):
         limit = self.learner.max_weight
         if self.exploration == THEORY:  # it lives on the certificate
             limit = min(limit, self.learner.max_certified_weight)
-        if heaviest <= limit:
-            return
-        advice = "give exploration, which bounds the weights by the number of classes"
-        if math.isfinite(heaviest):
-            advice = f"construct it with max_weight={heaviest:g}"
-        raise InvalidInputError(
-            f"updates={self.updates!r} weights examples, and {type(self.learner).__name__} takes "
-            f"weights up to {limit:g} only: {advice}"
-        )
+        if heaviest > limit:
+            advice = "give exploration, which bounds the weights by the number of classes"
+            if math.isfinite(heaviest):
+                advice = f"construct it with max_weight={heaviest:g}"
+            raise InvalidInputError(
+                f"updates={self.updates!r} weights examples, and {type(self.learner).__name__} "
+                f"takes weights up to {limit:g} only: {advice}"
+            )
 
     def next_exploration(self) -> float:
         """Return the probability with which the next decision explores."""
@@ -182,21 +181,19 @@ class BanditReduction(Agent):
         if n >= self._live[_NEXT_REFRESH]:
             certificate = self.learner.certificate()
             if not certificate.valid:
-                self._warn_of_void(certificate.reason)
+                if not self._warned:
+                    warnings.warn(
+                        f"the learner's certificate has become void ({certificate.reason}), so "
+                        "every decision explores from now on: construct the agent with "
+                        "exploration=",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+                self._warned = True
                 return 1.0
             # A mixture may have a regret below 0, and an agent that never explores never learns.
             self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _ROUNDS_PER_REFRESH)
         return self._exploration_for(self.n_decisions + 1, self._live[_REGRET])
-
-    def _warn_of_void(self, reason: str) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"the learner's certificate has become void ({reason}), so every decision explores "
-                "from now on: construct the agent with exploration=",
-                RuntimeWarning,
-                stacklevel=4,
-            )
 
     def _see(self, x: Array) -> Array:
         return np.concatenate([self.learner._predict(x), [self.next_exploration(), 0.0]])

@@ -1,10 +1,9 @@
 """Agents of rewards: regressions of the reward, played by the gaps of their predictions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +15,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels import exploration
 from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, check_is_learner
+from folklearn.learners.folklore import certificate_at_norm
 from folklearn.scaler import OnlineScaler
 from folklearn.utils import count_of
 
@@ -87,30 +87,20 @@ class RegretCertificate:
         )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A way to play by expected losses (K,) in [0, 1] and a strength gamma that grows.
+class Rule(NamedTuple):
+    """A way to play by expected losses (K,) in [0, 1] and a strength gamma that grows."""
 
-    Attributes
-    ----------
-    play : the probabilities (K,), of losses and gamma.
-    price : eta / gamma, for the certificate: what a nat of excess log loss counts there.
-    cost : with that price a round costs at most cost K / gamma; infinity if nothing is proven.
-    """
-
-    play: Callable[[Array, float], Array]
-    price: float
-    cost: float = math.inf
+    play: Callable[[Array, float], Array]  # probabilities (K,), of losses and gamma
+    price: float  # eta / gamma, for the certificate: what a nat of excess log loss counts there
+    cost: float = math.inf  # with that price a round costs at most cost K / gamma, if proven
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "fastcb": Rule(exploration.fastcb, price=1.0, cost=2.0),
-        "squarecb": Rule(exploration.squarecb, price=1.0 / 8.0, cost=2.0),
-        "epsilon": Rule(exploration.epsilon_greedy, price=1.0 / 8.0),
-        "softmax": Rule(exploration.softmax_of_gaps, price=1.0 / 8.0),
-    }
-)
+RULES = {
+    "fastcb": Rule(exploration.fastcb, price=1.0, cost=2.0),
+    "squarecb": Rule(exploration.squarecb, price=1.0 / 8.0, cost=2.0),
+    "epsilon": Rule(exploration.epsilon_greedy, price=1.0 / 8.0),
+    "softmax": Rule(exploration.softmax_of_gaps, price=1.0 / 8.0),
+}
 _EXPLORED, _ETA = range(2)
 
 
@@ -161,14 +151,14 @@ class RegressionAgent(Agent):
         self.n_actions = self.n_classes = n_actions
         self.exploration = validation.choice("exploration", exploration, tuple(RULES))
         self._rule = RULES[exploration]
-        if strength == THEORY and self._rule.cost == math.inf:
+        if strength != THEORY:
+            strength = validation.positive("strength", strength)
+        elif self._rule.cost == math.inf:
             proven = " and ".join(name for name, rule in RULES.items() if rule.cost < math.inf)
             raise InvalidInputError(
                 f"strength={THEORY!r} needs a bound on the cost of exploring, which only {proven} "
                 "have"
             )
-        if strength != THEORY:
-            strength = validation.positive("strength", strength)
         self.strength = strength
         self.n_late = 0
         self._totals: Array = np.zeros(2)
@@ -218,16 +208,17 @@ class RegressionAgent(Agent):
     def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
         """Return what is proven about the expected regret so far.
 
-        B may be smaller than that of the regressions: a smaller class, and a smaller bound.
+        B may be smaller than that of the regressions: a smaller class, and a smaller bound. For
+        regressions that know no B it is 10.
         """
-        certificates = [learner.certificate(B=B) for learner in self._learners]
+        certificates = [certificate_at_norm(learner, B) for learner in self._learners]
         reasons = [self._why_unproven(), *(of_action.reason for of_action in certificates)]
         return RegretCertificate(
             n_rounds=self.n_outcomes,
             explored=float(self._totals[_EXPLORED]),
             eta=float(self._totals[_ETA]),
             regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
-            B=min(of_action.B for of_action in certificates),
+            B=min(of_action.B or 0.0 for of_action in certificates),
             features=self._features,
             reason=next(filter(None, reasons), ""),
         )
@@ -330,16 +321,14 @@ class RewardAgent(RegressionAgent):
             self._features = "the scaled features"
         super().__init__(self.regressions, d, len(self.regressions), **options)
 
-    def _scale_context(self, x: Array, learn: bool) -> Array:
-        return x if self._scaler is None else self._scaler.scale_row(x, learn)
-
     def _losses_of(self, x: Array) -> Array:
-        z = self._scale_context(x, False)
+        z = x if self._scaler is None else self._scaler.scale_row(x, False)
         return np.array([float(learner._predict(z)[0]) for learner in self.regressions])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
         # A copy: kernels would be compiled once more for an array that is read-only.
-        z = self._scale_context(decision.x.copy(), True)
+        x = decision.x.copy()
+        z = x if self._scaler is None else self._scaler.scale_row(x, True)
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
 
     def expected_rewards(self, x: ArrayLike) -> Array:

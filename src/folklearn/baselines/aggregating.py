@@ -9,18 +9,16 @@ class), each with its own adapted step. See docs/theory/baselines.md.
 """
 
 import math
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration, explore
+from folklearn.bandits.agent import MAX_PENDING
+from folklearn.bandits.reduction import CORRECT, BanditReduction
 from folklearn.baselines.kernels import history_losses
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evidence.bounds import bandit_exploration
-from folklearn.kernels.simplex import helmert
 from folklearn.learners.base import Learner
 from folklearn.serialization import Record, generator_from, generator_state
 
@@ -41,7 +39,7 @@ class Aggregating(Learner):
 
     .. math::
         p_t = (1-\mu)\, E_{W \sim P_t} \mathrm{softmax}(W x_t) + \mu/K, \qquad
-        P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\sum_{s<t} \frac{w_s}{w_{\max}} \ell_s(W)\Big)
+        P_t(W) \propto \exp\Big(-\sum_{s<t} \frac{w_s}{w_{\max}} \ell_s(W)\Big), \ |W_k| \le B
 
     A round costs O(n_particles K d), and O(n_particles n_moves t K d) when the particles move,
     which on steady streams becomes rarer as 1/t; memory 8 (d + K + 1) t bytes for the history.
@@ -55,8 +53,6 @@ class Aggregating(Learner):
     ----------
     n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B, R : largest row norm of the models to compete with, and norm of x for the guarantee only.
-    prior : "uniform" on the W of row norms at most B, or "gaussian", N(0, nu^2 I).
-    nu : standard deviation of the Gaussian prior, positive; by default B.
     mu : share of the uniform distribution, from 0 to 1/2; it bounds every loss by ln(K/mu).
     n_particles : at least 2; rounded up to a multiple of K: the first prediction is uniform.
     n_moves : Metropolis moves after each resampling, at least 1.
@@ -79,17 +75,14 @@ class Aggregating(Learner):
     the Preconditioned Crank-Nicolson Metropolis Algorithm", for the autoregressive step.
     """
 
-    PARAMS = (
-        "n_features", "n_classes", "B", "R", "prior", "nu", "mu", "n_particles", "n_moves",
-        "max_weight",
-    )  # fmt: skip
+    PARAMS = ("n_features", "n_classes", "B", "R", "mu", "n_particles", "n_moves", "max_weight")
     COUNTERS = ("_n_rounds",)
     UNBOUNDED = ("log_weights",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
-        return validation.count("n_particles", words["n_particles"], 2) * (K - 1) * d
+        return validation.count("n_particles", words["n_particles"], 2) * K * d
 
     def __init__(
         self,
@@ -98,8 +91,6 @@ class Aggregating(Learner):
         n_classes: int,
         B: float = 10.0,
         R: float = 1.0,
-        prior: str = "uniform",
-        nu: float | None = None,
         mu: float = 0.0,
         n_particles: int = 512,
         n_moves: int = 10,
@@ -110,25 +101,15 @@ class Aggregating(Learner):
         d, K = self.n_features, self.n_classes
         self.B = validation.positive("B", B)
         self.R = validation.positive("R", R)
-        self.prior = validation.choice("prior", prior, ("uniform", "gaussian"))
-        if nu is not None and prior == "uniform":
-            raise InvalidInputError("nu belongs to prior='gaussian'; the uniform prior has only B")
-        self.nu = None
-        if prior == "gaussian":
-            self.nu = self.B if nu is None else validation.positive("nu", nu)
         self.mu = validation.fraction("mu", mu)
         wanted = validation.count("n_particles", n_particles, 2, _MAX_PARTICLES)
         self.n_particles = -(-wanted // K) * K
         self.n_moves = validation.count("n_moves", n_moves, 1, _MAX_MOVES)
         self.max_weight = validation.positive("max_weight", max_weight)
         self._rng = validation.generator(seed)
-        self._Q = helmert(K)
-        self._z = np.empty(K)
-        # (N, K, d), or (N, K-1, d) in the Helmert basis for the Gaussian prior
-        self._particles = self._draw_prior()
-        self._W = self._models(self._particles)
+        self._particles = self._draw_prior()  # (N, K, d)
         self._log_weights: Array = np.full(self.n_particles, -math.log(self.n_particles))
-        self._steps: Array = np.array([1.0, 2.4 / math.sqrt(self._particles[0].size)])
+        self._steps: Array = np.array([1.0, 2.4 / math.sqrt(K * d)])
         self._n_learned = 0  # rounds of the history, whose room doubles when it is used up
         self._X, self._Y, self._w = np.empty((0, d)), np.empty((0, K)), np.empty(0)
 
@@ -136,23 +117,16 @@ class Aggregating(Learner):
         """Return particles of which the K cyclic shifts of the classes are there too."""
         d, K, rng = self.n_features, self.n_classes, self._rng
         W = rng.standard_normal((self.n_particles // K, K, d))
-        if self.nu is None:
-            # Just inside, so that rounding cannot put a row outside.
-            radii = self.B * (1.0 - 1e-12) * rng.random((len(W), K, 1)) ** (1.0 / d)
-            W *= radii / np.sqrt((W**2).sum(axis=2, keepdims=True))
-        else:
-            W *= self.nu
-        W = np.concatenate([np.roll(W, shift, axis=1) for shift in range(K)])
-        return W if self.nu is None else self._Q.T @ W
-
-    def _models(self, particles: Array) -> Array:
-        return particles if self.nu is None else self._Q @ particles
+        # Just inside, so that rounding cannot put a row outside.
+        radii = self.B * (1.0 - 1e-12) * rng.random((len(W), K, 1)) ** (1.0 / d)
+        W *= radii / np.sqrt((W**2).sum(axis=2, keepdims=True))
+        return np.concatenate([np.roll(W, shift, axis=1) for shift in range(K)])
 
     def _predict(self, x: Array) -> Array:
         return np.exp(self._log_p(x))
 
     def _log_p(self, x: Array) -> Array:
-        terms: Array = self._W @ validation.usable(x)  # (N, K)
+        terms: Array = self._particles @ validation.usable(x)  # (N, K)
         terms -= terms.max(axis=1, keepdims=True)
         terms += (self._log_weights - np.log(np.exp(terms).sum(axis=1)))[:, None]
         top = terms.max(axis=0)
@@ -179,10 +153,9 @@ class Aggregating(Learner):
             self._w = np.concatenate([self._w, np.zeros(room)])
         self._X[t], self._Y[t] = x, y
         self._n_learned = t + 1
-        losses, no_limits = np.empty(self.n_particles), np.full(self.n_particles, np.inf)
         self._w[t] = 0.0
         for stage in range(_MAX_STAGES):
-            history_losses(self._W, x[None], y[None], np.ones(1), no_limits, self._z, losses)
+            losses = self._sum_losses(self._particles, (x[None], y[None], np.ones(1)))
             left = weight - self._w[t]
             if self._keeps_enough(losses, left):
                 self._log_weights = _normalise(self._log_weights - left * losses)
@@ -194,8 +167,8 @@ class Aggregating(Learner):
         self._w[t] = weight
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
-        weights = _normalise(self._log_weights - step * losses)
-        return effective_size(weights) >= 0.5 * self.n_particles
+        log_weights = _normalise(self._log_weights - step * losses)
+        return _effective_size(log_weights) >= 0.5 * self.n_particles
 
     def _longest_step(self, losses: Array, left: float) -> float:
         low, high = 0.0, left
@@ -218,13 +191,11 @@ class Aggregating(Learner):
         weights, N, rng = np.exp(self._log_weights), self.n_particles, self._rng
         flat = self._particles.reshape(N, -1)
         mean = weights @ flat
-        L = covariance_factor((flat - mean).T * weights @ (flat - mean), self.nu or self.B)
-        kept = resample(weights, rng)
-        flat, W = flat[kept], self._W[kept]
+        L = covariance_factor((flat - mean).T * weights @ (flat - mean), self.B)
+        flat = flat[resample(weights, rng)]
         # Not a triangular solve, which BLAS splits across threads at a loss.
         E = (flat - mean) @ np.linalg.inv(L).T
-        losses, new_losses = np.empty(N), np.empty(N)
-        history_losses(W, *self._history(), np.full(N, np.inf), self._z, losses)
+        losses = self._sum_losses(flat, self._history())
         for move in range(self.n_moves):
             kind = move % 2
             b = float(self._steps[kind])
@@ -233,65 +204,57 @@ class Aggregating(Learner):
             new = mean + new_E @ L.T
             # Accepted if the loss grows by at most this; -ln u is exponential.
             slack = rng.standard_exponential(N)
-            slack += self._log_prior(new) - self._log_prior(flat)
+            slack[~self._is_inside(new)] = -np.inf
             if kind == _AUTOREGRESSION:
                 slack += 0.5 * ((new_E**2).sum(axis=1) - (E**2).sum(axis=1))
-            new_W = self._models(new.reshape(self._particles.shape))
-            history_losses(new_W, *self._history(), losses + slack, self._z, new_losses)
+            new_losses = self._sum_losses(new, self._history(), losses + slack)
             accepted = new_losses < np.inf
-            for old, proposed in ((flat, new), (E, new_E), (W, new_W), (losses, new_losses)):
+            for old, proposed in ((flat, new), (E, new_E), (losses, new_losses)):
                 old[accepted] = proposed[accepted]
             b *= math.exp(float(accepted.mean()) - _TARGET_ACCEPTANCE)
             self._steps[kind] = min(b, _MAX_STEPS[kind])
         self._particles = flat.reshape(self._particles.shape)
-        self._W = self._models(self._particles)
         self._log_weights = np.full(N, -math.log(N))
 
-    def _log_prior(self, flat: Array) -> Array:
-        if self.nu is not None:
-            density: Array = -0.5 * ((flat / self.nu) ** 2).sum(axis=1)
-            return density
-        rows = flat.reshape(self._particles.shape)
-        inside = ((rows / self.B) ** 2).sum(axis=2).max(axis=1) <= 1.0
-        return np.where(inside, 0.0, -np.inf)
+    def _sum_losses(
+        self, particles: Array, history: tuple[Array, Array, Array], limits: Array | None = None
+    ) -> Array:
+        losses = np.empty(self.n_particles)
+        limits = np.full(self.n_particles, np.inf) if limits is None else limits
+        W = particles.reshape(self._particles.shape)
+        history_losses(W, *history, limits, np.empty(self.n_classes), losses)
+        return losses
+
+    def _is_inside(self, flat: Array) -> NDArray[np.bool_]:
+        rows = flat.reshape(self._particles.shape) / self.B
+        inside: NDArray[np.bool_] = (rows**2).sum(axis=2).max(axis=1) <= 1.0
+        return inside
 
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret against row norms at most B, for |x| <= R and unit weights.
 
         With :math:`c = \min(4BR,\; 2BR + \ln K)` and :math:`\varepsilon = \min(1, Kd / (cT))`,
 
-        .. math::
-            K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T \ \text{(uniform)}, \qquad
-            \frac{K B^2}{2\nu^2} + \frac{(K-1)d}2 \ln\Big(1 + \frac{T R^2 \nu^2}{K d}\Big)
-            + 2\mu T \ \text{(gaussian)}
+        .. math:: K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T
 
-        for the exact integral. The first implies Theorem 3 of Foster et al. (2018),
-        :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`, the second is Theorem 2.2 of Kakade and Ng (2005)
-        for K classes. Derived in docs/theory/baselines.md.
+        for the exact integral. It implies Theorem 3 of Foster et al. (2018),
+        :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`. Derived in docs/theory/baselines.md.
         """
         T = validation.count("n_rounds", n_rounds, 0)
-        K, n, B, R = self.n_classes, self.n_classes * self.n_features, self.B, self.R
-        if self.nu is None:
-            c = min(4.0 * B * R, 2.0 * B * R + math.log(K))
-            eps = n / max(n, c * T)
-            return -n * math.log(eps) + eps * c * T + 2.0 * self.mu * T
-        growth = math.log1p(T * (R * self.nu) ** 2 / n)
-        prior = 0.5 * K * (B / self.nu) ** 2
-        return prior + 0.5 * (n - self.n_features) * growth + 2.0 * self.mu * T
+        n, BR = self.n_classes * self.n_features, self.B * self.R
+        c = min(4.0 * BR, 2.0 * BR + math.log(self.n_classes))
+        eps = n / max(n, c * T)
+        return -n * math.log(eps) + eps * c * T + 2.0 * self.mu * T
 
     @property
     def effective_size(self) -> float:
         """Effective number of particles, between half of them and all of them."""
-        return effective_size(self._log_weights)
+        return _effective_size(self._log_weights)
 
     def coef(self) -> Array:
         """Return the posterior mean (K, d) of the weights."""
-        mean: Array = np.tensordot(np.exp(self._log_weights), self._W, axes=1)
+        mean: Array = np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
         return mean
-
-    def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the particles of such a learner take at other sizes."""
-        return 8 * self.n_particles * n_classes * n_features
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         particles = {"particles": self._particles, "log_weights": self._log_weights}
@@ -306,30 +269,23 @@ class Aggregating(Learner):
 
     def _restore(self, record: Record) -> None:
         t, d, K = np.size(record.arrays.get("w", ())), self.n_features, self.n_classes
-        self._X, self._Y, self._w, self._n_learned = (
-            np.empty((t, d)),
-            np.empty((t, K)),
-            np.empty(t),
-            t,
-        )
+        self._n_learned = t
+        self._X, self._Y, self._w = np.empty((t, d)), np.empty((t, K)), np.empty(t)
         super()._restore(record)
-        self._W = self._models(self._particles)
         self._rng = generator_from(record.word("generator"))
 
 
 def _normalise(log_weights: Array) -> Array:
-    """Return log weights whose exponentials sum to 1."""
     shifted: Array = log_weights - log_weights.max()
     return shifted - math.log(np.exp(shifted).sum())
 
 
-def effective_size(log_weights: Array) -> float:
-    """Return 1 / sum of squared weights, for normalised log weights."""
+def _effective_size(log_weights: Array) -> float:
     return float(1.0 / np.exp(2.0 * log_weights).sum())
 
 
 def resample(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return N indices by systematic resampling: equally spaced points on the total weight."""
+    """Return N indices by systematic resampling."""
     N = len(weights)
     points = (np.arange(N) + rng.random()) / N
     return np.minimum(np.searchsorted(np.cumsum(weights), points), N - 1)
@@ -354,7 +310,7 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
             return factor.astype(np.float64, copy=False)
 
 
-class Obama(Agent):
+class Obama(BanditReduction):
     r"""The aggregating algorithm on importance-weighted losses, for bandit feedback.
 
     Use it as a reference on small problems, K d up to about 20: its dependence on B is
@@ -365,8 +321,8 @@ class Obama(Agent):
         \frac\mu K, \qquad P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\frac\mu K \sum_s
         \frac{1\{\tilde y_s = y_s\}}{P_s(y_s)} \ell_s(W)\Big)
 
-    with the uniform prior on row norms at most B and :math:`\mu` the exploration. Integral, time
-    and memory are those of `Aggregating`.
+    with a uniform prior on row norms at most B and :math:`\mu` the exploration: the reduction
+    with ``updates="correct"``, over an `Aggregating` whose largest weight is K.
 
     Guarantee, for the exact integral, contexts of norm at most R and outcomes without delay:
     for every W of row norms at most B, expected mistakes are at most :math:`\sum_t \ell_t(W)
@@ -394,63 +350,37 @@ class Obama(Agent):
     Foster, Kale, Luo, Mohri and Sridharan (2018), section on bandit multiclass learning (OBAMA).
     """
 
-    STATE: ClassVar = {"_learner": Aggregating}
-    PARAMS = ("n_features", "n_classes", "exploration", "B", "R", "n_particles", "n_moves")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        return Aggregating._fewest_numbers(**words)
-
     def __init__(
         self,
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | str | None = None,
+        exploration: float | None = None,
         horizon: int | None = None,
-        B: float = 10.0,
-        R: float = 1.0,
-        n_particles: int = 512,
-        n_moves: int = 10,
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
+        **parameters: Any,
     ) -> None:
-        self._start(seed, max_pending)
-        self._learner = learner = Aggregating(
+        rng = validation.generator(seed)
+        learner = Aggregating(
             n_features=n_features,
             n_classes=n_classes,
-            B=B,
-            R=R,
-            n_particles=n_particles,
-            n_moves=n_moves,
             # A second generator: the record of the learner has its state.
-            seed=np.random.default_rng(self._rng.integers(2**63)),
+            seed=np.random.default_rng(rng.integers(2**63)),
+            max_weight=n_classes,  # so that losses count mu / (K P), at most 1
+            **parameters,
         )
-        self.n_features, self.n_classes = learner.n_features, learner.n_classes
-        self.B, self.R = learner.B, learner.R
-        self.n_particles, self.n_moves = learner.n_particles, learner.n_moves
-        self.exploration = choose_exploration(
-            exploration, horizon, 0.1, self._theory, positive=True
+        super().__init__(
+            learner,
+            exploration=exploration,
+            horizon=horizon,
+            updates=CORRECT,
+            seed=rng,
+            max_pending=max_pending,
         )
 
-    def _theory(self, horizon: int) -> float:
-        regret = self._learner.regret_bound(horizon)
-        return bandit_exploration(horizon, n_classes=self.n_classes, regret=regret)
-
-    def _see(self, x: Array) -> Array:
-        return self._learner._predict(x)
-
-    def _play(self, seen: Array) -> Array:
-        return explore(seen, self.exploration)
-
-    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
-        if correct:
-            weight = self.exploration / self.n_classes / decision.propensity
-            x, y = decision.x.copy(), decision.action
-            self._learner._learn(x, y, validation.NO_SOFT, min(1.0, weight))
-
-    def _restore(self, record: Record) -> None:
-        expected = repr(self._learner)
-        super()._restore(record)
-        if repr(self._learner) != expected:
-            raise StateFileError("an Obama state holds particles of another problem")
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        agent = cls.__new__(cls)
+        BanditReduction.__init__(agent, **words)
+        return agent

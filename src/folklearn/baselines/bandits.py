@@ -68,12 +68,8 @@ class LinearAgent(Agent):
         """Return the exploration for T rounds."""
         raise NotImplementedError
 
-    def _leader(self) -> Array:
-        """Return the weights (K, d) of the scores."""
-        return self._W
-
     def _see(self, x: Array) -> Array:
-        scores: Array = self._leader() @ x
+        scores: Array = self._W @ x
         return scores
 
     def _play(self, seen: Array) -> Array:
@@ -157,7 +153,7 @@ class Gaptron(LinearAgent):
     Parameters
     ----------
     n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
-    feedback : "bandit", outcomes go to `learn`; or "full", true classes go to `learn_label`.
+    feedback : "bandit", `learn` takes whether the action was right; or "full", the true class.
     exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
         default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
     step : :math:`\eta`, positive; by default :math:`\ln 2 / (2 K R^2)` (full) or
@@ -169,7 +165,7 @@ class Gaptron(LinearAgent):
     >>> from folklearn.baselines import Gaptron
     >>> agent = Gaptron(n_features=3, n_classes=3, feedback="full")
     >>> for x, y in zip(*synthetic.separable(0, 2000, d=3, K=3)):
-    ...     agent.learn_label(agent.act(x), y)
+    ...     agent.learn(agent.act(x), y)
     >>> bool(agent.policy(x)[y] > 0.5)
     True
 
@@ -216,11 +212,17 @@ class Gaptron(LinearAgent):
         gap = 1.0 - top if top >= 0.5 else 1.0
         return _play_best(seen, max(gap, self.exploration))
 
-    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
-        if correct:
-            self._absorb_label(decision, seen, decision.action, 1.0 / decision.propensity)
+    def _outcome(self, value: Any) -> Any:
+        if self.learns_labels:
+            return validation.count("y", value, 0, self.n_classes - 1)
+        return super()._outcome(value)
 
-    def _absorb_label(self, decision: Decision, seen: Array, y: int, weight: float = 1.0) -> None:
+    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
+        y, weight = decision.action, 1.0 / decision.propensity
+        if self.learns_labels:
+            y, weight = outcome, 1.0
+        elif not outcome:
+            return
         slope = seen.copy()
         slope[y] -= 1.0
         self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
@@ -408,6 +410,10 @@ class Newtron(LinearAgent):
             self._W[:] = W if self.diagonal else self._Q @ W
             self._is_stale = False
         return self._W
+
+    def _see(self, x: Array) -> Array:
+        scores: Array = self._leader() @ x
+        return scores
 
     def _probabilities(self, seen: Array) -> Array:
         p = np.empty(self.n_classes)

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.baselines import kernels
 from folklearn.boosting.booster import Booster, Round
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.boosting import logistic_costs
+from folklearn.kernels.boosting import REACH, logistic_costs
 
 
 class AdaBoostOLM(Booster):
@@ -60,8 +61,7 @@ class AdaBoostOLM(Booster):
         self._alphas: Array = np.zeros(self.n_learners)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = kernels.pairwise_costs(s)
-        C /= self.n_classes * (self.n_classes - 1)
+        C: Array = kernels.pairwise_costs(s) / (self.n_classes * (self.n_classes - 1))
         return C
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
@@ -70,7 +70,15 @@ class AdaBoostOLM(Booster):
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
         step = weight * self._step_size(self._n_rounds + 1)
-        kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, step)
+        # f' is sigma(s_l - s_y) of the scores after a wrong label l, and the sum of
+        # -sigma(s_k - s_y) over all other k after a right one.
+        N = np.arange(self.n_learners)
+        after = seen.scores[:-1].copy()
+        after[N, seen.labels] += self._alphas
+        chances = expit(after - after[:, y, None])
+        chances[:, y] = 0.0
+        slopes = np.where(seen.labels == y, -chances.sum(axis=1), chances[N, seen.labels])
+        self._alphas[:] = np.clip(self._alphas - step * slopes, -REACH, REACH)
 
     def _step_size(self, t: int) -> float:
         return 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(t))

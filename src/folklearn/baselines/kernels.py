@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from folklearn.kernels.boosting import REACH
 from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.linear_models import (
     length,
@@ -104,10 +103,8 @@ def project(origin, step, A, largest, B, tolerance, W):
     W[:] = origin - step
     if project_rows(W, B) == 0:
         return 0.0, True
-    longest = 0.0  # sum of absolute values of a row, at least the largest eigenvalue
-    for i in range(A.shape[0]):
-        longest = max(longest, np.abs(A[i]).sum())
-    largest = min(largest, longest)
+    # The sum of absolute values of a row is at least the largest eigenvalue.
+    largest = min(largest, np.abs(A).sum(axis=1).max())
     root = math.sqrt(largest)
     momentum = (root - 1.0) / (root + 1.0)
     tolerance = max(tolerance, _GAP_ROUNDING * largest * K * B * B)
@@ -130,9 +127,8 @@ def project(origin, step, A, largest, B, tolerance, W):
         still = still + 1 if move <= _MIN_MOVE * B else 0
         if still == _STEPS_WITHOUT_MOVE:
             _gradient(W, origin, step, A, away, g)
-            gap = optimality_gap(W, g, B)
-            if gap <= tolerance:
-                return max(gap, 0.0), True
+            if optimality_gap(W, g, B) <= tolerance:
+                break
             still = 0
     _gradient(W, origin, step, A, away, g)
     gap = optimality_gap(W, g, B)
@@ -147,31 +143,21 @@ def add_direction(A, S, v, u):
     left nothing to learn from.
     """
     n = v.shape[0]
-    square = 0.0
+    multiply(S, v, u)
+    square, before, size = 0.0, 0.0, 0.0
     for i in range(n):
         square += v[i] * v[i]
-    if not square <= _MAX_SQUARE:
-        return math.nan
-    multiply(S, v, u)
-    before = 0.0
-    size = 0.0
-    for i in range(n):
         before += v[i] * u[i]
         size += abs(u[i])
-    if not (before >= 0.0 and size < 1e100):
+    if not (square <= _MAX_SQUARE and before >= 0.0 and size < 1e100):
         return math.nan
-    root = math.sqrt(1.0 + before)
+    u /= math.sqrt(1.0 + before)
     for i in range(n):
-        u[i] /= root
-    for i in range(n):
-        row, down = S[i], u[i]
+        down, up = u[i], v[i]
         for j in range(n):
-            row[j] -= down * u[j]
-        row, up = A[i], v[i]
-        for j in range(n):
-            row[j] += up * v[j]
-    for i in range(n):
-        u[i] /= root
+            S[i, j] -= down * u[j]
+            A[i, j] += up * v[j]
+    u /= math.sqrt(1.0 + before)
     return before / (1.0 + before)
 
 
@@ -211,15 +197,13 @@ def ons_round(W, matrices, totals, x, label, soft, weight, B, R, D, beta, max_no
 
 
 @kernel
-def ons_rounds(W, matrices, totals, X, labels, soft, weights, B, R, D, beta, P, losses):
+def ons_rounds(W, matrices, totals, X, labels, soft, weights, B, R, D, beta, P):
     """Predict every row of X into P and learn it."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
         predict_linear(W, X[t], np.inf, P[t])
-        losses[t] = ons_round(
-            W, matrices, totals, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf
-        )
+        ons_round(W, matrices, totals, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf)
 
 
 @kernel
@@ -236,43 +220,20 @@ def pairwise_costs(s):
 
 
 @kernel
-def potentials(votes, steps):
-    """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
+def potentials(votes, futures):
+    """Return phi^y(votes + e_l) as (K, K), by what `futures` (n, K) add.
 
     Column 0 of a future counts the true label, the others the other classes in order; a
     future is lost if some other class reaches the true one.
     """
     K = votes.shape[0]
-    n = steps.shape[0]
-    phi = np.zeros((K, K))
+    phi, ends = np.zeros((K, K)), np.empty(K)
     for y in range(K):
-        for f in range(n):
-            mine = votes[y] + steps[f, 0]
-            best = -1.0
+        for future in futures:
             for k in range(K):
-                if k != y:
-                    best = max(best, votes[k] + steps[f, k + 1 if k < y else k])
-            phi[y, y] += best >= mine + 1
-            if best >= mine:  # a vote for another class changes nothing
-                for k in range(K):
-                    phi[y, k] += k != y
-            elif best == mine - 1:  # one vote short: those that stand there would tie
-                for k in range(K):
-                    if k != y:
-                        phi[y, k] += votes[k] + steps[f, k + 1 if k < y else k] == best
-    return phi / n
-
-
-@kernel
-def step_pairwise(alphas, scores, labels, y, step):
-    """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
-    for i in range(alphas.shape[0]):
-        s, said, alpha = scores[i], labels[i], alphas[i]
-        slope = 0.0
-        if said != y:
-            slope = sigmoid(s[said] + alpha - s[y])
-        else:
-            for k in range(s.shape[0]):
-                if k != y:
-                    slope -= sigmoid(s[k] - s[y] - alpha)
-        alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
+                ends[k] = votes[k] + future[k + 1 if k < y else k]
+            mine, ends[y] = votes[y] + future[0], -1.0
+            best = ends.max()
+            for k in range(K):
+                phi[y, k] += max(best, ends[k] + 1.0) >= mine + (k == y)
+    return phi / len(futures)

@@ -93,7 +93,7 @@ class Ons(ProperLearner):
         X, _, labels, soft, weights = rows
         kernels.ons_rounds(
             self._W, self._matrices, self._totals, X, labels, soft, weights,
-            self.B, self.R, self._D, self._beta, P, np.empty(len(P)),
+            self.B, self.R, self._D, self._beta, P,
         )  # fmt: skip
 
     def regret_bound(self, n_rounds: int) -> float:

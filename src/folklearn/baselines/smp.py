@@ -18,7 +18,6 @@ _MIN_GAIN = 1e-17  # of 1 + f, promised by a step
 _VALUE_ROUNDING = 1e-13  # of 1 + f, which lets the last steps through
 _MAX_STEPS = 200
 _MIN_STEP_LENGTH = 1e-30  # of a Newton step: less is rounding
-_ROWS_PER_CHUNK = 1024  # whose k x k matrices are in memory at once
 _NO_CLASSES = np.empty(0, np.int64)
 REFIT = "refit"
 LAPLACE = "laplace"
@@ -53,16 +52,12 @@ class RidgeRegression:
         gradient: Array = (E @ Q).T @ self.X + 2.0 * self.lam * U
         # Of 2 lam I + the sum of M (x) xx', M the covariance of Q'e_y under p, the blocks below.
         H = np.zeros((k, d, k, d))
-        for start in range(0, len(P), _ROWS_PER_CHUNK):
-            chunk = slice(start, start + _ROWS_PER_CHUNK)
-            x, p = self.X[chunk], P[chunk]
-            D = np.sqrt(p)[:, :, None] * (Q - (p @ Q)[:, None, :])
-            M = D.transpose(0, 2, 1) @ D
-            for a in range(k):
-                for b in range(a + 1):
-                    H[a, :, b] += (x * M[:, a, b, None]).T @ x
-        hessian = H.reshape(k * d, k * d)
-        hessian[np.diag_indices(k * d)] += 2.0 * self.lam
+        D = np.sqrt(P)[:, :, None] * (Q - (P @ Q)[:, None, :])
+        M = D.transpose(0, 2, 1) @ D
+        for a in range(k):
+            for b in range(a + 1):
+                H[a, :, b] = (self.X * M[:, a, b, None]).T @ self.X
+        hessian = H.reshape(k * d, k * d) + 2.0 * self.lam * np.eye(k * d)
         return gradient, _lower_factor(hessian)
 
     def minimise(self, U: Array) -> tuple[Array, bool]:
@@ -90,19 +85,14 @@ class RidgeRegression:
 
 
 def _lower_factor(H: Array) -> Array:
-    """Return L with LL' = H, given by its lower triangle, which rounding may have made indefinite.
-
-    H may be changed.
-    """
+    """Return L with LL' = H, of which the lower triangle counts; rounding may want a ridge."""
     ridge = 0.0
     while True:
         try:
-            L: Array = cholesky(H, lower=True)
+            L: Array = cholesky(H + ridge * np.eye(len(H)), lower=True)
             return L
         except LinAlgError:
-            added = max(9.0 * ridge, 1e-14 * float(H.trace()))
-            ridge += added
-            H[np.diag_indices(len(H))] += added
+            ridge = max(10.0 * ridge, 1e-14 * float(H.trace()))
 
 
 class SMP(Serializable):
@@ -119,7 +109,7 @@ class SMP(Serializable):
     ``"laplace"`` replaces the sum by its second-order expansion at the empirical minimiser. Time of
     `fit`: about 5 to 10 Newton steps of T n^2 / 2 + n^3 / 3 multiply-adds, n = (K-1) d; of a
     prediction: n^2 + O(n K^2), and for ``"refit"`` 2 to 4 more Newton steps for each of the K
-    labels. Memory: n^2 numbers, and the sample for ``"refit"``.
+    labels. Memory: n^2 + T K^2 numbers.
 
     Guarantee of ``"refit"``, for rows drawn independently from one distribution, hard labels,
     any ``lam`` and no bound on x: for every W the expected risk is at most

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -9,15 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array, softmax
-from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
+from folklearn.arrays import Array
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.evidence.passes import LocalPasses, MapReduce
 from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.leader import ExpertLearner
+from folklearn.learners.folklore import certificate_at_norm
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
-from folklearn.validation import Rows
 
 AVERAGE = "average"
 RANDOM = "random"
@@ -38,15 +36,13 @@ class OnlineToBatch(Serializable):
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
     ``"random"`` has m = 1 and ``"average"`` m = ``n_checkpoints``. ``"last"`` predicts by the state
-    after the last row, usually the best in practice, of which nothing is proven. With several
-    passes and a learner that has leaders (`auto`, `Leader`) that is the penalised
-    maximum-likelihood fit to all rows, begun at the best leader (`fit_penalised`).
+    after the last row, usually the best in practice, of which nothing is proven.
 
     Time is that of the learner's `run`; a prediction costs one of the learner's per state
     kept. Memory is that of up to m + 1 learners: every state is a full copy.
 
     Guarantee, for rows drawn independently from one distribution, a learner that had learned
-    nothing before, ``passes=1`` and ``"random"`` or ``"average"``: for every W of the class
+    nothing before, and ``"random"`` or ``"average"``: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
     `guarantee` returns. The expectations are over rows and draws: a single G is one draw of
     the bound, and a single predictor may be worse. Averaging is no worse than random stopping
@@ -61,8 +57,6 @@ class OnlineToBatch(Serializable):
     select : ``"average"``, ``"random"`` or ``"last"``.
     n_checkpoints : number m of states that ``"average"`` draws, at least 1; those drawn twice
         count twice.
-    passes : times that the rows are run over, at least 1, reshuffled from the second on; several
-        have no guarantee. For the penalised fit, the most for each ridge; 50 is a good number.
     seed : of the draws, an integer; rows, learner and seed determine the result.
 
     Examples
@@ -80,7 +74,7 @@ class OnlineToBatch(Serializable):
     algorithms". Agarwal, Kale and Zimmert (2021) for FOLKLORE's regret.
     """
 
-    PARAMS = ("select", "n_checkpoints", "passes", "seed")
+    PARAMS = ("select", "n_checkpoints", "seed")
     CHILDREN = ("learner",)
     COUNTERS = ("n_rounds",)
     STATE: ClassVar = {
@@ -96,26 +90,19 @@ class OnlineToBatch(Serializable):
         *,
         select: str = AVERAGE,
         n_checkpoints: int = 10,
-        passes: int = 1,
         seed: int = 0,
     ) -> None:
         check_is_learner("the learner", learner)
-        if select not in (AVERAGE, RANDOM, LAST):
-            raise InvalidInputError(
-                f"select must be {AVERAGE!r}, {RANDOM!r} or {LAST!r}, got {select!r}"
-            )
         self.learner = learner
         self.n_features = learner.n_features
         self.n_classes = learner.n_classes
-        self.select = select
+        self.select = validation.choice("select", select, (AVERAGE, RANDOM, LAST))
         self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
-        self.passes = validation.count("passes", passes, 1)
         self.seed = validation.count("seed", seed, 0)
         self.n_rounds = 0
         self._heuristic = "the predictor is not fitted yet"
         self.rounds: list[int] = []  # the states that predict are those before these, in order
         self._states: list[Learner] = []
-        self._refitted: Array | None = None  # (K, d), the penalised fit if that predicts
         self._closed_form = False  # whether the rows satisfy the hypotheses of `regret_bound`
 
     def fit(
@@ -125,70 +112,44 @@ class OnlineToBatch(Serializable):
         *,
         weight: ArrayLike | None = None,
         progress: Progress = False,
-        n_jobs: int = 1,
-        device: str | None = None,
     ) -> Self:
         """Run the learner over the rows, keep the states that predict, return self.
 
-        Labels, weights and `progress` are those of `Learner.run`. `n_jobs` threads, or a
-        ``device`` of PyTorch, make the sums of a penalised fit (`passes_over`).
+        Labels, weights and `progress` are those of `Learner.run`.
         """
-        engine = MapReduce.from_options(n_jobs, device)
         rows = self.learner._checked(X, y, weight)
         T = len(rows.X)
         if T == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")
-        before = self.learner.n_rounds
-        rng = np.random.default_rng(self.seed)
-        passes = 1 if self._is_refitted else self.passes
+        has_learned = self.learner.n_rounds > 0
         n_drawn = {LAST: 0, RANDOM: 1}.get(self.select, self.n_checkpoints)
-        rounds: list[int] = sorted(rng.integers(1, passes * T + 1, size=n_drawn).tolist())
+        draws = np.random.default_rng(self.seed).integers(1, T + 1, size=n_drawn)
+        rounds: list[int] = sorted(draws.tolist())
         states: list[Learner] = []
-        with report_progress(progress, passes * T, "learning") as report:
-            for number in range(passes):
-                ordered = rows if number == 0 else rows.of(rng.permutation(T))
-                first = number * T
-                stops = sorted({t - 1 - first for t in rounds if first < t <= first + T})
-                for start, stop in pairwise([0, *stops, T]):
-                    shifted = _shift_report(report, first + start)
-                    self.learner._run(ordered.part(start, stop), shifted)
-                    states += [copy.deepcopy(self.learner)] * (stop < T)
-        if self._is_refitted:
-            self._refitted = self._refit(rows, engine)
-        self.rounds, self._states, self.n_rounds = rounds, states, passes * T
+        with report_progress(progress, T, "learning") as report:
+            for start, stop in pairwise([0, *sorted({t - 1 for t in rounds}), T]):
+                self.learner._run(rows.part(start, stop), partial(_report_from, report, start))
+                if stop < T:
+                    states.append(copy.deepcopy(self.learner))
+        self.rounds, self._states, self.n_rounds = rounds, states, T
         is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
-        self._heuristic = self._why_heuristic(before)
-        return self
-
-    @property
-    def _is_refitted(self) -> bool:
-        return self.passes > 1 and self.select == LAST and isinstance(self.learner, ExpertLearner)
-
-    def _refit(self, rows: Rows, engine: MapReduce) -> Array:
-        leader = self.learner.leader() if isinstance(self.learner, ExpertLearner) else None
-        ridge, W = leader or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
-        passes = LocalPasses(lambda: [rows], engine)
-        return fit_penalised(passes, W, ridge=ridge, most_passes=self.passes - 1, seed=self.seed).W
-
-    def _why_heuristic(self, before: int) -> str:
+        self._heuristic = ""
         if self.select == LAST:
-            return 'select="last" is a heuristic: the bound holds for states drawn at random'
-        if self.passes > 1:
-            return f"passes={self.passes} is a heuristic: rows seen again are not independent"
-        if before:
-            return (
+            self._heuristic = (
+                'select="last" is a heuristic: the bound holds for states drawn at random'
+            )
+        elif has_learned:
+            self._heuristic = (
                 "the learner had learned before: its regret bound counts rounds from which no "
                 "state was drawn"
             )
-        return ""
+        return self
 
     def predict(self, x: ArrayLike) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
         if self.n_rounds == 0:
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
-        if self._refitted is not None:
-            return self._predict_refitted(self._refitted, x)
         if self.select == LAST:
             return self.learner.predict(x)
         _, counts = np.unique(self.rounds, return_counts=True)
@@ -196,19 +157,14 @@ class OnlineToBatch(Serializable):
         total: Array = sum(count * state.predict(x) for count, state in weighted)
         return total / len(self.rounds)
 
-    def _predict_refitted(self, W: Array, x: ArrayLike) -> Array:
-        x = validation.numbers("x", x)
-        if x.ndim == 2:
-            return softmax(validation.contexts(x, self.n_features)[0] @ W.T)
-        return softmax(W @ validation.usable_context(x, self.n_features))
-
     def guarantee(self, *, B: float | None = None) -> float | None:
         """Return the bound on the expected excess risk, in nats, or None without one.
 
         It is the regret bound of the learner's certificate divided by T, or, for a learner
         without a certificate, that of its `regret_bound`, if weights are 1 and contexts of
-        norm at most R. The excess is over the best model of the certificate's class, or of a
-        smaller ``B``. `reason` says why there is none.
+        norm at most R. The excess is over the best model of the certificate's class, its penalty
+        counted if the certificate does, or over that of row norm at most ``B``. `reason` says why
+        there is none.
         """
         bound, why = self._regret(B)
         return None if why else bound / self.n_rounds
@@ -221,7 +177,8 @@ class OnlineToBatch(Serializable):
     def _regret(self, B: float | None) -> tuple[float, str]:
         if self._heuristic:
             return math.inf, self._heuristic
-        certificate = self.learner.certificate(B=B)
+        learner = self.learner
+        certificate = learner.certificate() if B is None else certificate_at_norm(learner, B)
         bound = self.learner.regret_bound(self.n_rounds)
         if certificate.valid:
             return certificate.regret_bound, ""
@@ -232,23 +189,14 @@ class OnlineToBatch(Serializable):
             return math.inf, f"the bound of {name} is for weights of 1 and contexts of norm R"
         return bound, ""
 
-    def to_record(self) -> Record:
-        """Return the full state as a record: the learner's, and those of the kept states."""
-        record = super().to_record()
-        if self._refitted is not None:
-            record.arrays["refitted"] = self._refitted.copy()
-        return record
-
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         for t in self.rounds:
             validation.count("a round", t, 1)
-        if self._is_refitted and self.n_rounds:
-            self._refitted = record.part("refitted", (self.n_classes, self.n_features))
         n_needed = 0 if self.select == LAST or not self.n_rounds else max(1, len({*self.rounds}))
         if not len(self._states) == len({*self.rounds}) == n_needed:
             raise StateFileError("states and rounds must be equally many")
 
 
-def _shift_report(report: Report | None, n_done: int) -> Report | None:
-    return None if report is None else lambda n_rounds: report(n_done + n_rounds)
+def _report_from(report: Report, start: int, n_rounds: int) -> None:
+    report(start + n_rounds)

@@ -35,19 +35,11 @@ _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
 
 
 class PenalisedFit(NamedTuple):
-    """The fit of one ridge.
+    """The fit of one ridge: where ridge times the squared norm plus the total loss is least."""
 
-    Attributes
-    ----------
-    W : (K, d), where ridge times its squared norm plus the total loss is least.
-    ridge : of W.
-    held_out : average loss of rows in fits to two thirds of the others with this ridge; NaN if
-        there were too few.
-    """
-
-    W: Array
+    W: Array  # (K, d)
     ridge: float
-    held_out: float
+    held_out: float  # average loss of rows in fits to the other folds; NaN if there were too few
 
 
 def fit_penalised(
@@ -68,16 +60,9 @@ def fit_penalised(
     single rows by one Newton step is cheaper, and wrong by any amount where classes can be
     separated: on digits it took the smallest ridge there was.)
 
-    A heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row
-    and (K d)^3 / 3; there are two or three for each fold of six to ten ridges.
-
-    Parameters
-    ----------
-    passes : all rows, in memory or elsewhere.
-    W : (K, d), to begin with.
-    ridge : the first one.
-    most_passes : for each fit.
-    seed : of the folds.
+    W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds. A
+    heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row and
+    (K d)^3 / 3; there are two or three for each fold of six to ten ridges.
     """
     if passes.n_rows < _MIN_ROWS_PER_FOLD * N_FOLDS:
         fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)
@@ -149,7 +134,7 @@ def minimise_penalised(
         if value < best:
             here, best, length = W, value, 1.0
             with threads_for(W.size):
-                target = expansion.sums[0].mode(ridge)
+                target = expansion.quadratic.mode(ridge)
             if target is None:
                 return here  # rows of absurd size: rounding leaves no factor
             step = target - W
@@ -167,7 +152,6 @@ class _Fold(NamedTuple):
     number: int
 
     def split(self, chunk: RowChunk, *, held_out: bool) -> Iterator[Rows]:
-        """Yield the rows of a chunk that are in this fold, or those that are not."""
         first = chunk.first
         for rows in chunk.batches:
             in_fold = assign_folds(self.seed, first, len(rows.X)) == self.number

@@ -27,27 +27,45 @@ _MULTIPLICATIONS_PER_CHUNK = 1e8  # between two chances to be interrupted
 _LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 
-class SparseFit(NamedTuple):
-    """A linear model of the columns that occurred.
+class ColumnModel:
+    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none.
 
     Attributes
     ----------
-    columns : (n,), in order.
-    weights : (n, K), of these; all others are 0.
     ridge, power : chosen for them, see `fit_sparse`.
     held_out : average loss of the rows that were left out; NaN if there were too few.
     """
 
-    columns: NDArray[np.int64]
-    weights: Array
-    ridge: float
-    power: float
-    held_out: float
+    def __init__(
+        self,
+        columns: NDArray[np.int64],
+        weights: Array,
+        *,
+        ridge: float = math.nan,
+        power: float = math.nan,
+        held_out: float = math.nan,
+    ) -> None:
+        self.columns, self.weights = columns, weights
+        self.ridge, self.power, self.held_out = ridge, power, held_out
+        self._index = Columns.of(columns)
+
+    def predict(self, X: Contexts) -> Array:
+        """Return the probabilities (T, K) of rows (T, d)."""
+        if not isinstance(X, SparseRows):
+            return softmax(X[:, self.columns] @ self.weights)
+        X = X.compact()
+        indices = self._index.find(X.indices)
+        values = np.where(indices >= 0, X.values, 0.0)
+        Z = np.zeros((len(X), self.weights.shape[1]))
+        if len(self.weights):
+            rows = np.arange(len(X))
+            linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
+        return softmax(Z)
 
 
 def fit_sparse(
     rows: Rows, n_classes: int, *, constant: int = -1, most_passes: int = MAX_PASSES, seed: int = 0
-) -> SparseFit:
+) -> ColumnModel:
     r"""Return the penalised fit to sparse rows, its penalty chosen on rows that are held out.
 
     .. math:: \arg\min_W \sum_j \lambda\, s_j^{2a} |W_j|^2 + \sum_t w_t\, \ell(W x_t, y_t),
@@ -65,13 +83,8 @@ def fit_sparse(
     about fifteen ridges. One thread does it: every row begins where the one before left the
     weights. Memory: 8 K bytes a row and column that occurred, three times, and 12 bytes a value.
 
-    Parameters
-    ----------
-    rows : all of them, sparse; those without weight are left out.
-    constant : the column of the constant, if there is one, which is not to be penalised as
-        others are.
-    most_passes : for each fit.
-    seed : of the rows left out and of the order.
+    `constant` is the column of the constant, which is not penalised as others are; `most_passes`
+    is for each fit, `seed` of the rows left out and of the order.
     """
     rows = rows.of(np.flatnonzero(rows.weights > 0.0))
     rng = np.random.default_rng(seed)
@@ -85,7 +98,8 @@ def fit_sparse(
     final = _Fit(problem, np.arange(T), best.fits)
     final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
-    return SparseFit(problem.columns, weights, best.ridge, power, best.held_out)
+    words = {"ridge": best.ridge, "power": power, "held_out": best.held_out}
+    return ColumnModel(problem.columns, weights, **words)
 
 
 def _search_penalty(
@@ -162,7 +176,6 @@ class _Problem:
         return _ScaledRows(values, norms**2, scales)
 
     def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> tuple[float, float]:
-        """Return the total loss and weight of the rows `which`."""
         Z = np.empty((len(which), W.shape[1]))
         linear_models.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
         soft = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
@@ -186,7 +199,6 @@ class _Fit:
         tolerance: float,
         rng: np.random.Generator,
     ) -> None:
-        """Find the fit for a ridge, up to a share `tolerance` of the objective."""
         problem, W, Q = self._problem, self.W, self.Q
         values, squares, _ = scaled
         X = problem.indptr, problem.indices, values
@@ -210,24 +222,3 @@ class _Fit:
                 loss, gap = loss + chunk_loss, gap + chunk_gap
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):
                 break
-
-
-class ColumnModel:
-    """Weights (n, K) of the columns (n,); all others have none."""
-
-    def __init__(self, columns: NDArray[np.int64], weights: Array) -> None:
-        self.columns, self.weights = columns, weights
-        self._index = Columns.of(columns)
-
-    def predict(self, X: Contexts) -> Array:
-        """Return the probabilities (T, K) of rows (T, d)."""
-        if not isinstance(X, SparseRows):
-            return softmax(X[:, self.columns] @ self.weights)
-        X = X.compact()
-        indices = self._index.find(X.indices)
-        values = np.where(indices >= 0, X.values, 0.0)
-        Z = np.zeros((len(X), self.weights.shape[1]))
-        if len(self.weights):
-            rows = np.arange(len(X))
-            linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
-        return softmax(Z)

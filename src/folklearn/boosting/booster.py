@@ -6,7 +6,6 @@ before every weak learner has predicted, and the booster changes only after all 
 """
 
 import inspect
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -170,10 +169,6 @@ class Booster(Learner):
         """Learn a round after every weak learner has; `n_rounds` does not count it yet."""
         raise NotImplementedError
 
-    def _leader(self) -> int:
-        """Return the prefix 1..N that `predict_label` follows in this round."""
-        return draw_prefix(self.hedge_weights, self.seed, self.n_rounds)
-
     def _see(self, x: Array) -> Round:
         if self._round is not None and np.array_equal(self._round.x, x):
             return self._round
@@ -201,17 +196,15 @@ class Booster(Learner):
                 f"weak learner {i}, {learner!r}, failed to predict: {error!r}; nothing was changed",
                 i,
             ) from error
+        label = int(answer) if isinstance(answer, bool) else answer
         try:
-            label = operator.index(answer)
-        except TypeError:
-            label = -1
-        if not 0 <= label < self.n_classes:
+            return validation.count("the label", label, 0, self.n_classes - 1)
+        except InvalidInputError:
             raise WeakLearnerError(
                 f"weak learner {i}, {learner!r}, predicted {answer!r}; expected a class 0 to "
                 f"{self.n_classes - 1}; nothing was changed",
                 i,
-            )
-        return label
+            ) from None
 
     def _update_weak(self, seen: Round, y: int, weight: float) -> None:
         for i, (learner, cost) in enumerate(zip(self.learners, seen.costs, strict=True)):
@@ -237,14 +230,12 @@ class Booster(Learner):
         Where a booster hedges, the prefix is drawn once a round from ``hedge_weights``, by
         the seed and the number of rounds learned: to predict again changes nothing.
         """
-        leader = self._leader()
+        leader = draw_prefix(self.hedge_weights, self.seed, self.n_rounds) - 1
         x = validation.numbers("x", x)
         if x.ndim != 2:
-            x = validation.usable_context(x, self.n_features)
-            return int(np.argmax(self._see(x).scores[leader]))
+            return int(self.prefix_labels(x)[leader])
         X = validation.contexts(x, self.n_features)[0]
-        labels = [int(np.argmax(self._see(row).scores[leader])) for row in X]
-        return np.array(labels, dtype=np.int64)
+        return np.array([self.prefix_labels(row)[leader] for row in X], dtype=np.int64)
 
     def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""

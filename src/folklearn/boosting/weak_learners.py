@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import InvalidInputError
 from folklearn.kernels.boosting import add_moments, class_probabilities
 from folklearn.learners.base import Learner, check_is_learner
 from folklearn.serialization import Serializable
+from folklearn.utils import import_optional
 
 
 def _check_methods(kind: str, model: Any, *names: str) -> None:
-    is_object = not isinstance(model, type)
-    if not (is_object and all(callable(getattr(model, name, None)) for name in names)):
+    has_methods = all(callable(getattr(model, name, None)) for name in names)
+    if isinstance(model, type) or not has_methods:
         raise InvalidInputError(f"{model!r} is no {kind}: it needs {' and '.join(names)}")
 
 
@@ -209,16 +210,10 @@ def hoeffding_trees(
     They split early: a small `grace_period` and a large `delta` suit a tree that only has to
     be better than guessing. All start equal, and differ by what their costs make important.
     """
-    try:
-        from river.tree import HoeffdingTreeClassifier
-    except ImportError:
-        raise FolklearnError(
-            "the default weak learners are River's Hoeffding trees, which come with the extra: "
-            "pip install 'folklearn[river]', or give weak_learner"
-        ) from None
+    trees = import_optional("river.tree", "give weak_learner: its default needs", "river")
 
     def factory(index: int, rng: np.random.Generator) -> Probabilistic:
-        tree = HoeffdingTreeClassifier(grace_period=grace_period, delta=delta)
+        tree = trees.HoeffdingTreeClassifier(grace_period=grace_period, delta=delta)
         return Probabilistic(RiverClassifier(tree, n_classes=n_classes, rng=rng))
 
     return factory
@@ -283,10 +278,6 @@ class Subspace(Learner):
     def n_bytes(self) -> int:
         """The memory of the learner inside."""
         return self.learner.n_bytes
-
-    def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how many bytes the learner inside takes with `n_classes`."""
-        return self.learner.expected_bytes(self.learner.n_features, n_classes)
 
 
 def random_subspaces(

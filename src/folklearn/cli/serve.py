@@ -13,6 +13,7 @@ from typer import Argument, Option
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.endings import Terminated
 from folklearn.cli.options import parse_seconds
+from folklearn.cli.warmup import warm_up_service
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
 from folklearn.utils import count_of
@@ -44,7 +45,7 @@ def serve(
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
     with warnings_shown(new_console(quiet=False)):
-        server.compile_kernels()  # so that no request waits for a compiler
+        warm_up_service()
 
     def print_address(service: Service, port: int) -> None:
         if file is not None:

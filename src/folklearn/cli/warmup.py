@@ -34,6 +34,13 @@ def warmup(quiet: Quiet = False) -> None:
     console.print("All of this is compiled.")
 
 
+def warm_up_service() -> None:
+    """Do once what requests to the service do, so that none waits for a compiler."""
+    _use_model(text="one more text")
+    _use_model()
+    _decide()
+
+
 def warm_up(learner: str) -> None:
     """Use every kernel of a learner once, in models of digits-like size and of two columns."""
     labels = ["a", "b"] * (_N_ROWS // 2)

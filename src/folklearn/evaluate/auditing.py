@@ -16,7 +16,7 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import LowerBound, round_loss_up
 from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
-from folklearn.kernels.lower_bound import project_into_class
+from folklearn.evaluate.best_linear import project_into_class
 from folklearn.learners.leader import Leader
 from folklearn.metrics.scores import checked_rows
 from folklearn.serialization import Record

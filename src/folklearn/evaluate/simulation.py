@@ -37,12 +37,12 @@ def interact(
     Examples
     --------
     >>> from folklearn.baselines import Banditron
-    >>> from folklearn.synthetic import syn_sep
-    >>> X, y = syn_sep(0, 3000, d=80, K=3)
-    >>> log = interact(Banditron(n_features=80, n_classes=3), X, y)
-    >>> log.n_rounds, bool(log.error_rate < 0.1)
+    >>> from folklearn.synthetic import separable
+    >>> X, y = separable(0, 3000, d=3, K=3)
+    >>> log = interact(Banditron(n_features=3, n_classes=3), X, y)
+    >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
-    >>> late = interact(Banditron(n_features=80, n_classes=3), X, y, delay=100)
+    >>> late = interact(Banditron(n_features=3, n_classes=3), X, y, delay=1000)
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
@@ -63,10 +63,8 @@ def interact(
 
     def learn_outcome(decision: Decision, row: int) -> None:
         try:
-            if agent.learns_labels:
-                agent.learn_label(decision, int(labels[row]))
-            else:
-                agent.learn(decision, float(R[row][decision.action]))
+            reward = float(R[row][decision.action])
+            agent.learn(decision, int(labels[row]) if agent.learns_labels else reward)
         except FolklearnError as error:
             raise FolklearnError(
                 f"the outcome of row {row} of X was refused: {error}; the agent has learned the "

@@ -189,7 +189,7 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Add one checked row (d,); it is put to the others when there are many, or asked for."""
-        self._single_rows.append((x.copy(), label, soft, weight))
+        self._single_rows.append((x.copy(), label, soft.copy(), weight))
         if len(self._single_rows) == SETTLED_ROWS:
             self._flush()
 
@@ -492,6 +492,11 @@ class Evidence(LowerBound):
         return larger
 
     # State.
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        self._flush()  # before its counters are read
+        return super().to_record()
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         self._flush()

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,7 +218,7 @@ class Metrics(Serializable):
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
         self._pending: list[tuple[Any, ...]] = []  # rows that came one by one, not counted yet
-        self._absent: Array = np.zeros(0)
+        self._absent, self._n_known = np.zeros(0), 0  # of rows that came one by one
 
     @property
     def holdout_loss(self) -> float:
@@ -248,9 +247,10 @@ class Metrics(Serializable):
 
         Rows are counted in batches: a kernel call for each would cost more than learning it.
         """
-        if absent is not self._absent:  # a place that was empty may be that of a number now
+        # With a new place or class rows have other sizes, and an empty place may hold numbers.
+        if absent is not self._absent or p.size != self._n_known:
             self._count_pending()
-        self._absent = absent
+            self._absent, self._n_known = absent, p.size
         self._pending.append((p, unseen, label, weight, holdout, row))
         if len(self._pending) >= _MAX_PENDING_ROWS:
             self._count_pending()
@@ -296,18 +296,14 @@ class Metrics(Serializable):
             return
         P, unseen, labels, weights, holdout, X = zip(*self._pending, strict=True)
         self._pending = []
-        sizes, start = list(zip(map(len, P), map(len, X), strict=True)), 0
-        for (K, d), group in groupby(sizes):
-            n = len(list(group))
-            rows, start = slice(start, start + n), start + n
-            numbers = np.array([unseen[rows], weights[rows], holdout[rows]])
-            self.add(
-                PredictionBatch.of(
-                    np.concatenate(P[rows]).reshape(n, K), numbers[0], np.array(labels[rows]),
-                    np.full(n, K), numbers[1], numbers[2], np.concatenate(X[rows]).reshape(n, d),
-                    self._absent,
-                )
-            )  # fmt: skip
+        n, numbers = len(labels), np.array([unseen, weights, holdout])
+        self.add(
+            PredictionBatch.of(
+                np.concatenate(P).reshape(n, -1), numbers[0], np.array(labels),
+                np.full(n, P[0].size), numbers[1], numbers[2], np.concatenate(X).reshape(n, -1),
+                self._absent,
+            )
+        )  # fmt: skip
 
     def _grow(self, n_classes: int, n_places: int) -> None:
         """Make room for more classes and places; too many classes end the tables."""
@@ -378,27 +374,32 @@ class Metrics(Serializable):
             segments.append(Segment(start, min(n, start + size), *totals, lower_bound, holdout))
         return tuple(segments)
 
-    def windows(self) -> list[Segment]:
-        """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all."""
+    def windows(self, n_rows: int | None = None) -> list[Segment]:
+        """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all.
+
+        `n_rows` asks for one: the shortest of at least as many rows, or of all.
+        """
         self._count_pending()
         n = start = self._n_counted
         n_closed, n_open = divmod(n, kernels.WINDOW_ROWS)
         ladder = [(0, n_open)] if n_open else []  # indices and their rows, the newest first
-        index, n_rows = 1, kernels.WINDOW_ROWS
+        index, size = 1, kernels.WINDOW_ROWS
         while n_closed:
             n_here = 2 - n_closed % 2
-            ladder += [(index + i, n_rows) for i in reversed(range(n_here))]
-            index, n_rows, n_closed = index + 2, 2 * n_rows, (n_closed - n_here) // 2
+            ladder += [(index + i, size) for i in reversed(range(n_here))]
+            index, size, n_closed = index + 2, 2 * size, (n_closed - n_here) // 2
         windows, wanted, totals = [], kernels.WINDOW_ROWS, np.zeros(3)
-        for index, n_rows in ladder:
-            start -= n_rows
+        for index, size in ladder:
+            start -= size
             totals = totals + self._windows[index]
             if n - start >= wanted or start == 0:
                 loss, n_errors, weight = totals.tolist()
                 windows.append(Segment(start, n, loss, int(n_errors), weight))
             while wanted <= n - start:
                 wanted *= 2
-        return windows
+        if n_rows is None:
+            return windows
+        return [*(w for w in windows if w.stop - w.start >= n_rows), *windows[-1:]][:1]
 
     # By class and column.
 
@@ -456,7 +457,6 @@ class Metrics(Serializable):
     # State.
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         self._count_pending()
         record = super().to_record()
         record.config.update(n_rows=self._n_counted, segment_rows=self._segment_rows)

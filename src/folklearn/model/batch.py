@@ -107,15 +107,21 @@ class SparseInput:
         return values[:, 1:]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything as arrays by name."""
         cells = self.cells.arrays("cells.")
         return {"numbers": self.numbers, "slots": np.array(self.slots, np.int64), **cells}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "SparseInput":
-        """Return what `arrays` gave."""
         slots = tuple(arrays["slots"].astype(int).tolist())
         return cls(arrays["numbers"], slots, SparseRows.of_arrays(arrays, "cells."))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def count_columns(self) -> int:
+        """Return the number of different columns that occur."""
+        return len(np.unique(self.cells.compact().indices))
 
     def has_sizes(self, n_rows: int, n_slots: int) -> bool:
         """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
@@ -183,7 +189,6 @@ class RawBatch(NamedTuple):
         return cls(X, Y, weights.copy(), P)
 
     def take(self, rows: Any) -> "RawBatch":
-        """Return some of the rows: a slice, or a mask (T,)."""
         return RawBatch(*(array[rows] for array in (self.X, self.Y, self.weights, self.P)))
 
     def resize(self, n_features: int, n_classes: int, numeric: Sequence[bool] = ()) -> "RawBatch":
@@ -203,7 +208,6 @@ class RawBatch(NamedTuple):
 
     @classmethod
     def concat(cls, batches: Sequence["RawBatch"], numeric: Sequence[bool] = ()) -> "RawBatch":
-        """Return the rows of several batches, with the features and classes of all."""
         if len(batches) == 1:
             return batches[0]
         n_classes = max(max(batch.Y.shape[1], batch.P.shape[1]) for batch in batches)
@@ -215,7 +219,6 @@ class RawBatch(NamedTuple):
         return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
-        """Return everything as arrays by name."""
         X = self.X.arrays() if isinstance(self.X, SparseInput) else {"X": self.X}
         named = {"Y": self.Y, "weights": self.weights, "P": self.P, **X}
         return {prefix + name: array for name, array in named.items()}
@@ -282,13 +285,11 @@ class BatchBuffer:
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the rows take."""
         self._collect_rows()
-        return sum(a.nbytes for batch in self._batches for a in batch.arrays().values())
+        return sum(part.nbytes for batch in self._batches for part in batch)
 
 
 def _set_width(table: Array, width: int) -> Array:
-    """Return a table (T, k) with `width` columns, 0 behind those that it has."""
     if table.shape[1] == width:
         return table
     return np.pad(table[:, :width], ((0, 0), (0, max(0, width - table.shape[1]))))
@@ -333,7 +334,6 @@ class RowBuffer(Serializable):
         self._most = _MAX_ROWS
 
     def add_row(self, x: Mapping[Any, Any], label: int) -> None:
-        """Keep one mapping."""
         self._rows.append((x, label))
         self._most = _MAX_ROWS
         if len(self._rows) >= 2 * _MAX_ROWS:
@@ -342,10 +342,9 @@ class RowBuffer(Serializable):
     def add(self, table: Table, labels: Labels) -> None:
         """Keep the end of a table."""
         width, features = len(table.columns), table.features
-        if isinstance(features, SparseRows):
-            width += features.nnz // max(1, len(features))
-        elif features is not None:
-            width += features.shape[1]
+        if features is not None:
+            n_values = features.nnz if isinstance(features, SparseRows) else features.size
+            width += n_values // max(1, len(features))
         self._most = max(1, min(_MAX_ROWS, _MAX_VALUES // max(1, width)))
         last = np.arange(max(0, len(table) - self._most), len(table))  # copies the rows
         if self._rows:
@@ -382,18 +381,14 @@ class RowBuffer(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the rows take."""
-        n_bytes: int = sum(
-            sum(map(getsizeof, row)) + sum(map(getsizeof, row.values())) for row, _ in self._rows
-        )
+        n_bytes = sum(sum(map(getsizeof, (*row, *row.values()))) for row, _ in self._rows)
         for table, _ in self._tables:
+            n_bytes += 8 * len(table) * len(table.columns)
             for column in table.columns.values():
                 if isinstance(column, TextColumn):
-                    n_bytes += column.codes.nbytes + sum(map(getsizeof, column.values))
-                else:
-                    n_bytes += column.nbytes
+                    n_bytes += sum(map(getsizeof, column.values))
             if isinstance(table.features, SparseRows):
-                n_bytes += sum(array.nbytes for array in table.features.arrays().values())
+                n_bytes += 16 * table.features.nnz
             elif table.features is not None:
                 n_bytes += table.features.nbytes
         return n_bytes
@@ -436,7 +431,6 @@ class RowBuffer(Serializable):
 
 
 def _read_column(record: Record, name: str, n_rows: int, kind: Any) -> Column:
-    """Return a column of a record: dates, numbers, or texts by their codes."""
     if kind == "date":
         return record.part(name, (n_rows,), np.int64).astype("datetime64[us]")
     if kind is None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
-from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.learners.catalogue import PAIRS, check_size, select_backend
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.accumulator import PredictionBatch
-from folklearn.model.encoder import FEATURES, TableEncoder
+from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
 from folklearn.model.roles import (
     CATEGORY,
     ID,
@@ -27,6 +27,7 @@ from folklearn.model.roles import (
     WORDS,
     infer_roles,
     kind_of,
+    of_rows,
 )
 from folklearn.progress import report_progress
 from folklearn.readers.convert import Kind, parse_number
@@ -86,38 +87,39 @@ class LabelledTable:
                 )
 
 
-class Dataset:
-    """The rows of one source, in tables with labels, weights and ids.
+class ModelDataset:
+    """The rows of one source with their labels, weights and ids, and the model they are for.
+
+    What can be read twice is, unless `one_pass`: the first time every cell is checked, and classes
+    and categories are found, so that nothing is new later.
 
     Parameters
     ----------
+    model : learns or predicts the rows; its roles hold, and it is told of columns and classes.
     source : whatever `open_reader` takes.
-    target, weight : columns of labels and weights; None for those of `roles`, or of the format.
-    roles : of columns that are not to be guessed, by name.
-    has_fixed_roles : whether `roles` are those of a model, so that the source must have them all.
+    target, weight : columns of labels and weights; None for those of the model, or of the format.
     known_only : leave out columns that have no role.
     one_pass : do not read what can be read twice, to know classes and categories beforehand.
     shuffle : a seed, to yield the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
-    max_rows : of a table.
-    max_weight : of a row.
+    dense : give every feature its place in a matrix, however many there are.
+    max_rows : of a table; fewer, by default, where bounds of windows are kept.
     options : of the reader.
     """
 
     def __init__(
         self,
+        model: "Model",
         source: Any,
         target: str | None = None,
         *,
         weight: str | None = None,
-        roles: Mapping[str, str],
-        has_fixed_roles: bool = False,
         known_only: bool = False,
         one_pass: bool = False,
         shuffle: int | None = None,
         on_bad: OnBad = None,
-        max_rows: int = _CHUNK_ROWS,
-        max_weight: float = 1.0,
+        dense: bool = False,
+        max_rows: int | None = None,
         **options: Any,
     ) -> None:
         if not (target is None or isinstance(target, str)):
@@ -126,14 +128,17 @@ class Dataset:
                 "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
                 "y) and FolkloreClassifier take labels apart"
             )
-        self.on_bad, self.shuffle, self.known_only = on_bad, shuffle, known_only
-        self.max_rows, self.max_weight = max_rows, max_weight
+        self.model, self.dense, self.on_bad = model, dense, on_bad
+        self.shuffle, self.known_only, self.max_weight = shuffle, known_only, model.max_weight
+        chunk_rows = _CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS
+        self._max_rows = max_rows or chunk_rows
+        self.n_unlabelled, self.unlearned = 0, UnlearnedValues(model)
         self.reader = open_reader(source, **options)
-        self.reader.has_fixed_roles = has_fixed_roles
+        self.reader.has_fixed_roles = model.encoder is not None
         self.one_pass = bool(one_pass) or not self.reader.can_reread
-        self.target = self._find_column(TARGET, target, roles)
-        self.weight = self._find_column(WEIGHT, weight, roles)
-        self.roles = self._complete_roles(roles)
+        self.target = self._find_column(TARGET, target)
+        self.weight = self._find_column(WEIGHT, weight)
+        self.roles = self._complete_roles(model.roles)
         self.kinds: dict[str, Kind] = {
             name: "object" if role == TARGET and self.reader.has_objects else kind_of(role)
             for name, role in self.roles.items()
@@ -141,6 +146,7 @@ class Dataset:
             and (not self.reader.names or self._has_column(name, role))
         }
         self.scan: Scan | None = None
+        self.has_begun = self.has_numbered_features = False
         self._warned_of: set[str] = set()
 
     def _has_column(self, name: str, role: str) -> bool:
@@ -149,9 +155,8 @@ class Dataset:
         are_later = name in reader.left_out or not reader.can_reread
         return name in reader.names or (role == TARGET and reader.has_objects and are_later)
 
-    def _find_column(self, role: str, asked: str | None, roles: Mapping[str, str]) -> str | None:
-        """Return the column of a role: as asked for, as known, or by the format."""
-        reader = self.reader
+    def _find_column(self, role: str, asked: str | None) -> str | None:
+        reader, roles = self.reader, self.model.roles
         column = next((name for name, known_role in roles.items() if known_role == role), None)
         if asked is None:
             fixed = _FIXED_NAMES[role]
@@ -169,10 +174,7 @@ class Dataset:
         return asked
 
     def _complete_roles(self, asked: Mapping[str, str]) -> dict[str, str]:
-        """Return the role of every column, in the order of the source; check those asked for.
-
-        Places are opened in this order.
-        """
+        """Return the role of every column, in the order of the source, in which places open."""
         reader, names = self.reader, self.reader.names
         roles = {**asked}
         for name, role in ((self.target, TARGET), (self.weight, WEIGHT)):
@@ -197,42 +199,14 @@ class Dataset:
             )
         return {name: roles[name] for name in dict.fromkeys((*names, *roles)) if name in roles}
 
-    def scan_rows(self, progress: Callable[[int], None] | None = None) -> Scan:
-        """Read all rows once, for `scan`; warn of labels that look like a mistake."""
-        self.scan = counts = scan(
-            self.reader,
-            self.kinds,
-            target=self.target,
-            weight=self.weight,
-            on_bad=(lambda _: None) if self.on_bad else None,
-            progress=progress,
-        )
-        if counts.sorted and self.shuffle is None:
-            warn_of_data(
-                "the labels come sorted: a model that learns row by row sees one class after the "
-                f"other; shuffle the rows ({spell_argument('shuffle=True')}) unless this is the "
-                "order of time"
-            )
-        labels = list(map(str, counts.labels))
-        if len(labels) > max(MANY_NUMBERS, counts.n_rows // 20) and all(
-            parse_number(label) is not None for label in labels
-        ):
-            warn_of_data(
-                f"column {self.target!r} holds {len(labels)} different numbers: each is taken for "
-                "a class of its own, and their order says nothing; for a number to be estimated "
-                "this is the wrong tool"
-            )
-        return counts
-
     def rows(self, n_learned: int | None = None) -> Iterator[LabelledTable]:
         """Yield the rows with their labels.
 
         After `n_learned` rows a table ends where the number of rows with a label doubles.
         """
-        tables = self.reader.read(self.kinds, max_rows=self.max_rows, on_bad=self.on_bad)
-        if self.shuffle is not None:
-            tables = self._shuffle(tables)
-        for table in tables:
+        tables = self.reader.read(self.kinds, max_rows=self._max_rows, on_bad=self.on_bad)
+        ids = [name for name, role in self.roles.items() if role == ID]
+        for table in tables if self.shuffle is None else self._shuffle(tables):
             start = 0
             while start < len(table):
                 stop = len(table)
@@ -240,37 +214,31 @@ class Dataset:
                     doubled = max(_FIRST_DOUBLING, 1 << n_learned.bit_length())
                     stop = min(stop, start + doubled - n_learned)
                 is_whole = stop - start == len(table)
-                rows = self._split_roles(table if is_whole else table.take(slice(start, stop)))
-                yield rows
+                rows = table if is_whole else table.take(slice(start, stop))
+                weights = np.ones(len(rows))
+                if self.weight is not None and self.weight in rows.columns:
+                    rows, weights = self._check_weights(rows)
+                columns = {name: rows.columns[name] for name in rows.columns if name != self.weight}
+                labels: Any = columns.pop(self.target or "", np.full(len(rows), None))
+                texts = {
+                    name: as_text_column(columns.pop(name)).to_list()
+                    for name in ids
+                    if name in columns
+                }
+                has_label = ~is_missing(labels)
+                learned = Table(columns, rows.lines, rows.features)
+                yield LabelledTable(learned, labels[has_label], has_label, weights, texts)
                 start = stop
                 if n_learned is not None:
-                    n_learned += int(np.count_nonzero(rows.has_label))
+                    n_learned += int(np.count_nonzero(has_label))
 
     def _shuffle(self, tables: Iterator[Table]) -> Iterator[Table]:
         whole = Table.concat(list(tables))
         order = np.random.default_rng(self.shuffle).permutation(len(whole))
-        for start in range(0, len(whole), self.max_rows):
-            yield whole.take(order[start : start + self.max_rows])
-
-    def _split_roles(self, table: Table) -> LabelledTable:
-        weights = np.ones(len(table))
-        if self.weight is not None and self.weight in table.columns:
-            table, weights = self._check_weights(table)
-        columns = {name: values for name, values in table.columns.items() if name != self.weight}
-        ids = {
-            name: as_text_column(columns.pop(name)).to_list()
-            for name, role in self.roles.items()
-            if role == ID and name in columns
-        }
-        labels: Any = np.full(len(table), None)
-        if self.target in columns:
-            labels = columns.pop(self.target)
-        has_label = ~is_missing(labels)
-        rows = Table(columns, table.lines, table.features)
-        return LabelledTable(rows, labels[has_label], has_label, weights, ids)
+        for start in range(0, len(whole), self._max_rows):
+            yield whole.take(order[start : start + self._max_rows])
 
     def _check_weights(self, table: Table) -> tuple[Table, Array]:
-        """Return the rows whose weights can be used, and these weights."""
         values: Any = table.columns[self.weight or ""]
         weights = np.where(np.isnan(values), 1.0, values)
         is_good = (weights >= 0.0) & (weights <= self.max_weight)
@@ -307,86 +275,67 @@ class Dataset:
         warn_of_unreadable(self.reader, self._warned_of | self.roles.keys())  # labels may be soft
         self._warned_of.update(self.reader.left_out)
 
-
-class ModelDataset(Dataset):
-    """The rows of one source, and the model that learns or predicts them.
-
-    What can be read twice is, unless `one_pass`: the first time every cell is checked, and classes
-    and categories are found, so that nothing is new later.
-
-    Parameters
-    ----------
-    model : its roles hold, and it is told of columns and classes.
-    max_rows : of a table; fewer, by default, where bounds of windows are kept.
-    dense : give every feature its place in a matrix, however many there are.
-    options : as for `Dataset`.
-    """
-
-    def __init__(
-        self,
-        model: "Model",
-        source: Any,
-        target: str | None = None,
-        *,
-        max_rows: int | None = None,
-        dense: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            source,
-            target,
-            roles=model.roles,
-            has_fixed_roles=model.encoder is not None,
-            max_rows=max_rows
-            or (_CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS),
-            max_weight=model.max_weight,
-            **options,
-        )
-        self.model, self.dense = model, dense
-        self.n_unlabelled = 0
-        self.unlearned = UnlearnedValues(model)
-        self._has_begun = False
-        self.has_numbered_features = False
-
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
         """Look at all rows if they can be read twice, and prepare the model for them; once."""
-        if self._has_begun:
+        if self.has_begun:
             return
-        self._has_begun = True
-        self.has_numbered_features = isinstance(self.reader.head().features, SparseRows)
+        self.has_begun, model = True, self.model
+        features, is_wide = self.reader.head().features, False
+        self.has_numbered_features = isinstance(features, SparseRows)
         if self.target is None:
             argument = spell_argument("target={!r}", "COLUMN")
             raise InvalidInputError(
                 f"which column of {self.reader.name} holds the class? Name it: {argument}; its "
                 f"columns are: {join_names(self.reader.names)}"
             )
-        counts = None if self.one_pass else self.scan_rows(progress)
+        counts = None if self.one_pass else self._scan_rows(progress)
         if counts is not None and not counts.has_soft_labels:
             has_objects = self.kinds.get(self.target) == "object"
-            self.model.declare(
+            model.declare(
                 list(counts.labels) if has_objects else TextColumn.of(counts.labels),
                 counts=list(counts.labels.values()),
                 max_weight=counts.largest_weight or 1.0,
             )
-            self.max_weight = self.model.max_weight
-        if self.model.encoder is None:
-            self._open_encoder(counts)
-
-    def _open_encoder(self, counts: Scan | None) -> None:
-        """Give every column, and every category that was counted, its place."""
-        model, features = self.model, self.reader.head().features
-        is_wide = False
+            self.max_weight = model.max_weight
+        if model.encoder is not None:
+            return
         if isinstance(features, SparseRows) and counts is not None:
             size = counts.n_features + 1, max(2, len(model.labels))
             is_wide = select_backend(*size, device_named(model.device)) != PAIRS
         elif isinstance(features, SparseRows):
             is_wide = len(np.unique(features[:1].indices)) > _MAX_DENSE_FEATURES
-        sparse = WORDS in self.roles.values() or (is_wide and not self.dense)
-        model.encoder = TableEncoder(self.roles, model.crosses, sparse=sparse)
-        if not sparse and counts is not None:
-            is_matrix = features is not None and not isinstance(features, SparseRows)
-            width = features.shape[1] if is_matrix else 0  # type: ignore[union-attr]
-            model.encoder.declare(counts.values, range(width) if is_matrix else counts.features)
+        encoder = TableEncoder(self.roles, model.crosses, sparse=is_wide and not self.dense)
+        model.encoder = encoder
+        if counts is not None and not encoder.sparse:
+            width = None if isinstance(features, SparseRows | None) else features.shape[1]
+            encoder.declare(counts.values, counts.features if width is None else range(width))
+
+    def _scan_rows(self, progress: Callable[[int], None] | None) -> Scan:
+        """Read all rows once, for `scan`; warn of labels that look like a mistake."""
+        self.scan = counts = scan(
+            self.reader,
+            self.kinds,
+            target=self.target,
+            weight=self.weight,
+            on_bad=(lambda _: None) if self.on_bad else None,
+            progress=progress,
+        )
+        if counts.sorted and self.shuffle is None:
+            warn_of_data(
+                "the labels come sorted: a model that learns row by row sees one class after the "
+                f"other; shuffle the rows ({spell_argument('shuffle=True')}) unless this is the "
+                "order of time"
+            )
+        labels = list(map(str, counts.labels))
+        if len(labels) > max(MANY_NUMBERS, counts.n_rows // 20) and all(
+            parse_number(label) is not None for label in labels
+        ):
+            warn_of_data(
+                f"column {self.target!r} holds {len(labels)} different numbers: each is taken for "
+                "a class of its own, and their order says nothing; for a number to be estimated "
+                "this is the wrong tool"
+            )
+        return counts
 
     def steps(self, *, progress: bool = False) -> Iterator[tuple[LabelledTable, PredictionBatch]]:
         """Predict, then learn, all rows; yield them with what came of them."""
@@ -447,6 +396,38 @@ class ModelDataset(Dataset):
         )
 
 
+def make_encoder(
+    model: "Model", roles: Mapping[str, str], features: Any, n_classes: int
+) -> TableEncoder:
+    """Return an encoder for rows that came as a table, `features` with a matrix.
+
+    A sparse matrix stays sparse if it is too large for sums over all pairs of the classes.
+    """
+    roles, n_columns = {**roles, **model.asked_roles}, 0
+    sparse = WORDS in roles.values()
+    if features is not None and not sparse:
+        n_columns = features.shape[1]
+        size = n_columns + model.intercept, max(2, n_classes, len(model.label_encoder))
+        may_be_wide = isinstance(features, SparseRows) and model.learner_name == "auto"
+        sparse = may_be_wide and select_backend(*size, device_named(model.device)) != PAIRS
+        if not sparse:
+            check_size(model.learner_name, *size)
+    encoder = TableEncoder(roles, model.crosses, sparse=sparse)
+    if not sparse:  # every column of a matrix has its place
+        encoder.admit([(FEATURES, str(j)) for j in range(n_columns)])
+    return encoder
+
+
+def declare_table(model: "Model", table: Table, n_classes: int) -> None:
+    """Let a table of rows like those to come decide roles, and give its categories places."""
+    roles, features = of_rows(table), table.features
+    model.encoder = encoder = make_encoder(model, roles, features, n_classes)
+    if not encoder.sparse and features is None:
+        for rows in slice_rows(table):
+            batch = encoder.encode(table.take(rows))
+            encoder.admit(batch.keys, batch.roles)
+
+
 class UnlearnedValues:
     """Counts, by column, the rows whose category a model never learned.
 
@@ -459,8 +440,7 @@ class UnlearnedValues:
         self._n_rows: dict[str, int] = {}
         self._values: dict[str, dict[str, None]] = {}  # the first ones
 
-    def count(self, table: Table) -> Self:
-        """Count rows that are predicted."""
+    def count(self, table: Table) -> None:
         encoder = self._model.encoder
         assert encoder is not None
         for name, role in encoder.roles.items():
@@ -476,7 +456,6 @@ class UnlearnedValues:
                     )
                     new = [values[i] for i in np.flatnonzero(is_new)[:_MAX_VALUES_SHOWN].tolist()]
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
-        return self
 
     def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         encoder, pipeline = self._model.encoder, self._model.pipeline
@@ -488,7 +467,6 @@ class UnlearnedValues:
         return pipeline.learner.has_occurred(encoder.wide_places(name, categories))
 
     def warn(self) -> None:
-        """Warn of what was counted, columns with most rows first."""
         sentences = [
             f"{count_of(n_rows, 'row')} {'has' if n_rows == 1 else 'have'} a value of {name!r} "
             f"that was never learned ({join_names([*self._values[name]][:_MAX_VALUES_SHOWN])})"

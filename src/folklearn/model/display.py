@@ -28,14 +28,12 @@ def render_report(title: str, facts: ModelSummary) -> str:
 
 
 def report_model(model: "Model", title: str, path: Any = None) -> str:
-    """Return the report on a model, and write it to a path."""
     if not model.n_rounds:
         raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
     return _write(render_report(title, ModelSummary.of_model(model)), path)
 
 
 def report_run(run: "Run", path: Any = None) -> str:
-    """Return the report on a run and on the model that it made, and write it to a path."""
     rate = run.n_rows / max(run.seconds, 1e-9)
     speed = (
         f"{run.n_rows:,} rows in {run.seconds:.1f} s: {rate:,.0f} rows a second, reading included."
@@ -52,7 +50,6 @@ def _write(text: str, path: Any) -> str:
 
 
 def draw_run(run: "Run", path: Any = None) -> Any:
-    """Return a figure of a run on one page, and write it to a path."""
     facts = ModelSummary(run.labels, run.metrics, certificate=run.certificate)
     data = facts.plot_data
     tables: dict[str, Any] = {"windows": data["losses"][0]} if "losses" in data else {}
@@ -68,7 +65,6 @@ def draw_run(run: "Run", path: Any = None) -> Any:
 
 
 def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
-    """Return a figure of the weights by column and class, and write it to a path."""
     labels = list(map(str, explanation.labels))
     return _save(plots.weights(explanation.names, labels, explanation.weights.T), path)
 
@@ -80,13 +76,11 @@ def _save(figure: Any, path: Any) -> Any:
 
 
 def certificate_card(certificate: "Certificate") -> str:
-    """Return a certificate for a notebook."""
     rows = [("rounds", certificate.n_rounds), *_certificate_rows(certificate)]
     return render_card("Certificate", rows)
 
 
 def model_card(model: "Model") -> str:
-    """Return a model for a notebook."""
     labels = ", ".join(map(str, model.labels[:_MAX_CARD_NAMES]))
     rows: list[tuple[str, Any]] = [
         ("learner", model.learner_name),
@@ -102,7 +96,6 @@ def model_card(model: "Model") -> str:
 
 
 def run_card(run: "Run") -> str:
-    """Return a run for a notebook."""
     rows = [
         ("rows", run.n_rows),
         ("average log loss", run.loss),
@@ -114,7 +107,6 @@ def run_card(run: "Run") -> str:
 
 
 def explanation_card(explanation: "Explanation") -> str:
-    """Return an explanation for a notebook."""
     columns = explanation.top_columns(_MAX_CARD_ROWS)
     rows = [(f"importance of {name}", importance) for name, importance in columns]
     figure = draw_weights(explanation) if explanation.weights.size else None

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -28,6 +28,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by number
 MOST_OWN = 100  # categories of a column that have a place of their own,
 SHARED = 28  # and places that all further ones share
+_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,12 @@ class EncodedBatch:
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
     keys : the new ones, those that the first row needs before those of the second, and so on.
     n_first : how many places there are with the first row.
-    late_missing : of the new keys, whether they are numbers, missing until now; others were 0.
-    late_numeric : of the new keys, whether they hold numbers, which are standardised; others are
-        0 or 1.
     """
 
     X: Any
     keys: Sequence[Key] = ()
-    roles: Mapping[str, str] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
     n_first: int = 0
-    late_missing: Sequence[bool] = ()
-    late_numeric: Sequence[bool] = ()
 
 
 class TableEncoder(Serializable):
@@ -62,7 +58,7 @@ class TableEncoder(Serializable):
     ----------
     roles : of the columns that are known, by name.
     crosses : pairs of columns whose products count too.
-    sparse : whether rows stay sparse: they do if there are words.
+    sparse : whether rows stay sparse; they do if there are words.
     """
 
     PARAMS = ("sparse",)
@@ -74,7 +70,7 @@ class TableEncoder(Serializable):
         *,
         sparse: bool = False,
     ) -> None:
-        self.sparse = bool(sparse)
+        self.sparse = bool(sparse) or WORDS in (roles or {}).values()
         self.crosses = [(str(a), str(b)) for a, b in crosses]
         self.roles: dict[str, str] = {}
         self.feature_names: dict[str, str] = {}  # of features that have a number
@@ -96,7 +92,6 @@ class TableEncoder(Serializable):
 
     @property
     def learned(self) -> list[str]:
-        """The names of the columns that are learned from."""
         return [name for name, role in self.roles.items() if role in LEARNED]
 
     @property
@@ -111,7 +106,6 @@ class TableEncoder(Serializable):
 
     @property
     def n_numbers(self) -> int:
-        """The number of places that hold numbers."""
         return len(self._numeric)
 
     def admit(self, keys: Iterable[Key], roles: Mapping[str, str] | None = None) -> None:
@@ -135,10 +129,7 @@ class TableEncoder(Serializable):
     def declare(
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
     ) -> None:
-        """Open the places of all columns, of these categories of each, and of features by number.
-
-        The first categories of all columns come before the second ones.
-        """
+        """Open the places of all columns, of categories (first ones first), and of features."""
         places = _PlaceFinder(self)
         crosses = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         for source in (*self.learned, *crosses):
@@ -157,16 +148,21 @@ class TableEncoder(Serializable):
     def are_numbers(
         self, keys: Iterable[Key], roles: Mapping[str, str] | None = None
     ) -> list[bool]:
-        """Tell of keys whether they hold numbers, which are standardised; others are 0 or 1.
-
-        `roles` are those of further columns.
-        """
+        """Tell of keys, with roles of further columns, whether they are standardised."""
         roles = {**self.roles, **(roles or {})}
         are_numeric = {name: role in (NUMBER, *DATES) for name, role in roles.items()}
         for a, b in self.crosses:
             are_numeric[f"{a}:{b}"] = roles.get(a) == roles.get(b) == NUMBER
         are_numeric[FEATURES] = not self.sparse
         return [are_numeric[source] for source, _ in keys]
+
+    def describe_late(self, batch: EncodedBatch) -> dict[str, list[bool]]:
+        """Tell of the new keys whether they are numbers: missing before, and standardised."""
+        roles = self.roles | batch.roles
+        return {
+            "late_missing": [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys],
+            "late_numeric": self.are_numbers(batch.keys, batch.roles),
+        }
 
     @property
     def in_words(self) -> str:
@@ -188,7 +184,6 @@ class TableEncoder(Serializable):
         return "; ".join(parts) or "numbers standardised by {by}"
 
     def _prepare_rows(self) -> None:
-        """Find out how a row of numbers is read in one step, and what a row of nothing is."""
         self.absent = np.zeros(max(1, len(self.keys)))
         self.absent[[self.places[key] for key in self._numeric if key[0] != FEATURES]] = math.nan
         # Whether a matrix without names is all there is, so that its rows are taken as they are.
@@ -246,74 +241,54 @@ class TableEncoder(Serializable):
 
     def encode(self, table: Table) -> EncodedBatch:
         """Return the rows of a table as a matrix, and what they bring that is new."""
-        features = table.features
+        features, new_roles = table.features, dict[str, str]()
         if features is not None and self.keys and FEATURES not in self._placed:
             raise InvalidInputError(
                 "these rows are a matrix, and the columns of the model have names: give a data "
                 f"frame or dictionaries with {join_names(self.learned)}"
             )
-        new_roles = {}
         if not table.columns.keys() <= self.roles.keys():
-            for name in known_roles.by_first_value(table):
-                if name not in self.roles:
-                    role = known_roles.of_first_value(table.columns[name])
-                    # A text that comes late is a category where rows are dense.
-                    new_roles[name] = CATEGORY if role == WORDS and not self.sparse else role
-        roles = {**self.roles, **new_roles}
+            new_roles = known_roles.of_first_values(table, skip=self.roles)
+            if not self.sparse:  # a text that comes late is a category where rows are dense
+                texts = {name: CATEGORY for name, role in new_roles.items() if role == WORDS}
+                new_roles |= texts
         columns = {
             name: known_roles.encode_column(name, role, table.columns[name])
-            for name, role in roles.items()
+            for name, role in (self.roles | new_roles).items()
             if role in LEARNED and name in table.columns
         }
-        for a, b in self.crosses:
-            for name in (a, b):
-                if roles.get(name, NUMBER) not in LEARNED:
-                    raise InvalidInputError(
-                        f"{a}:{b} cannot be crossed: the role of {name!r} is {roles[name]}"
-                    )
-            if a in columns and b in columns:
-                crossed = known_roles.cross_columns(a, columns[a], b, columns[b])
-                columns[f"{a}:{b}"] = crossed
+        if self.crosses:
+            self._add_crosses(columns, self.roles | new_roles)
         is_whole = features is not None and features.shape[1] == len(self.keys)
         if self.is_matrix and not columns and is_whole:  # the rows as they are
             matrix: Any = features.dense() if isinstance(features, SparseRows) else features
             matrix = np.require(matrix, np.float64, ["C", "A", "W"])  # as kernels take it
             return EncodedBatch(matrix, (), new_roles, len(self.keys))
-        fill = self._fill_sparse if self.sparse else self._fill_dense
-        X, keys, n_first = fill(columns, table)
-        if not keys:
-            return EncodedBatch(X, keys, new_roles, n_first)
-        late_missing = [roles.get(source) in (NUMBER, *DATES) for source, _ in keys]
-        late_numeric = self.are_numbers(keys, new_roles)
-        return EncodedBatch(X, keys, new_roles, n_first, late_missing, late_numeric)
-
-    def encode_known(self, table: Table) -> Any:
-        """Return the rows of a table as a matrix of the places that are there."""
-        X, n = self.encode(table).X, len(self.keys)
-        if isinstance(X, SparseInput):
-            return X.of_slots(n)
-        return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
-
-    def _fill_dense(
-        self, columns: Mapping[str, EncodedColumn], table: Table
-    ) -> tuple[Array, list[Key], int]:
         finder = _PlaceFinder(self)
+        if self.sparse:
+            sparse = self._fill_sparse(finder, columns, table)
+            return EncodedBatch(sparse, [*finder.new], new_roles, len(self.keys) + len(finder.new))
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():
-            if column.numbers is not None:
-                for part, values in zip(column.parts, column.numbers, strict=True):
-                    place = finder.find_number((source, part), values)
-                    if place is not None:
-                        cells.append((slice(None), place, values))
-            elif column.codes is not None:
+            if column.codes is not None:
                 place_of_code = np.full(len(column.parts) + 1, -1)
                 for code, row in zip(*distinct_codes(column.codes), strict=True):
-                    place_of_code[code] = finder.find_category(source, column.parts[code], row)
+                    place = self.places.get((source, column.parts[code]))
+                    if place is None:
+                        place = finder.find_category(source, column.parts[code], row)
+                    place_of_code[code] = place
                 places = place_of_code[column.codes]
                 rows = np.flatnonzero(places >= 0)
                 factors = np.broadcast_to(column.factors, len(places))
                 cells.append((rows, places[rows], factors[rows]))
-        features = table.features
+                continue
+            assert column.numbers is not None
+            for part, values in zip(column.parts, column.numbers, strict=True):
+                place = self.places.get((source, part))
+                if place is None:
+                    place = finder.find_number((source, part), values)
+                if place is not None:
+                    cells.append((slice(None), place, values))
         if isinstance(features, SparseRows):
             compact = features.compact()
             indices, codes = np.unique(compact.indices, return_inverse=True)
@@ -330,37 +305,53 @@ class TableEncoder(Serializable):
         for rows, places, values in cells:
             X[rows, places] = values
         if not finder.new:
-            return X, [], len(self.keys)
+            return EncodedBatch(X, (), new_roles, len(self.keys))
         keys, order, n_first = finder.ordered()
-        return np.ascontiguousarray(X[:, order]) if order is not None else X, keys, n_first
+        X = X if order is None else np.ascontiguousarray(X[:, order])
+        return EncodedBatch(X, keys, new_roles, n_first)
+
+    def _add_crosses(self, columns: dict[str, EncodedColumn], roles: Mapping[str, str]) -> None:
+        for a, b in self.crosses:
+            for name in (a, b):
+                if roles.get(name, NUMBER) not in LEARNED:
+                    raise InvalidInputError(
+                        f"{a}:{b} cannot be crossed: the role of {name!r} is {roles[name]}"
+                    )
+            if a in columns and b in columns:
+                columns[f"{a}:{b}"] = known_roles.cross_columns(a, columns[a], b, columns[b])
+
+    def encode_known(self, table: Table) -> Any:
+        """Return the rows of a table as a matrix of the places that are there."""
+        X, n = self.encode(table).X, len(self.keys)
+        if isinstance(X, SparseInput):
+            return X.of_slots(n)
+        return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
 
     def _fill_sparse(
-        self, columns: Mapping[str, EncodedColumn], table: Table
-    ) -> tuple[SparseInput, list[Key], int]:
-        finder = _PlaceFinder(self)
+        self, finder: "_PlaceFinder", columns: Mapping[str, EncodedColumn], table: Table
+    ) -> SparseInput:
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
         for source, column in columns.items():
-            if column.numbers is not None:
-                for part, values in zip(column.parts, column.numbers, strict=True):
-                    if finder.find_number((source, part), values) is not None:
-                        numbers[source, part] = values
-            else:
+            if column.numbers is None:
                 parts[1 + finder.find((source, ""))] = column.hashed()
+                continue
+            for part, values in zip(column.parts, column.numbers, strict=True):
+                if finder.find_number((source, part), values) is not None:
+                    numbers[source, part] = values
         if table.features is not None:
             features = SparseRows.of(table.features)
             if np.isnan(features.values).any():
-                filled = np.where(np.isnan(features.values), 0.0, features.values)
+                filled = np.nan_to_num(features.values, posinf=np.inf, neginf=-np.inf)
                 features = SparseRows(features.indptr, features.indices, filled, features.shape[1])
                 features = SparseRows.of(features.array())  # without zeros
             parts[1 + finder.find((FEATURES, ""))] = features
         numeric = [*self._numeric, *(key for key in finder.new if key in numbers)]
-        gap = np.full(len(table), math.nan)
-        values = np.array([numbers.get(key, gap) for key in numeric])
-        values = values.reshape(len(numeric), len(table))
-        slots = tuple(1 + finder.find(key) for key in numeric)
-        X = SparseInput.of_parts(np.ascontiguousarray(values.T), slots, parts)
-        return X, list(finder.new), len(self.keys) + len(finder.new)
+        values = np.full((len(table), len(numeric)), math.nan)
+        for j, key in enumerate(numeric):
+            if key in numbers:
+                values[:, j] = numbers[key]
+        return SparseInput.of_parts(values, [1 + finder.find(key) for key in numeric], parts)
 
     def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell of categories of a column of dense rows whether they have a place."""
@@ -397,7 +388,6 @@ class TableEncoder(Serializable):
         return TableEncoder.from_record, (self.to_record(),)
 
     def to_record(self) -> Record:
-        """Return everything as a record."""
         record = super().to_record()
         record.config.update(
             roles=list(self.roles.items()), crosses=self.crosses, keys=list(self.keys)
@@ -424,33 +414,20 @@ class _PlaceFinder:
         self.new: dict[Key, tuple[int, int]] = {}  # their places, and the rows that need them first
 
     def find(self, key: Key, row: int = 0) -> int:
-        """Return the place of a key that a row needs."""
         place = self._known.get(key)
         if place is None:
             place, _ = self.new.setdefault(key, (len(self._known) + len(self.new), row))
         return place
 
     def find_number(self, key: Key, values: Array) -> int | None:
-        """Return the place of numbers that can be computed with, None if there is no number yet."""
-        largest = np.fmax.reduce(np.abs(values), initial=0.0)
-        if not largest <= MAX_ABS_VALUE:
-            bad = values[int(np.nanargmax(np.abs(values)))]
-            problem = "is not finite" if math.isinf(bad) else "is too large to compute with"
-            raise InvalidInputError(
-                f"column {key[0]!r} has {bad:g}, which {problem}; leave such values out, scale "
-                "them, or give the column the role category"
-            )
-        if key in self._known:
-            return self._known[key]
-        is_present = ~np.isnan(values)
-        return self.find(key, int(is_present.argmax())) if is_present.any() else None
+        """Return the place of numbers, None if they have none and are all missing."""
+        first = int(np.isnan(values).argmin()) if len(values) else 0
+        is_present = key in self._known or (len(values) and not np.isnan(values[first]))
+        return self.find(key, first) if is_present else None
 
     def find_category(self, source: str, category: str, row: int) -> int:
-        """Return the place of a category: its own, or one that it shares."""
         key = (source, category)
-        if key in self._known:
-            return self._known[key]
-        if key not in self.new:
+        if key not in self._known and key not in self.new:
             n_own = self._n_own.get(source, 0)
             if n_own >= MOST_OWN or category.startswith("#"):
                 return self.find((source, _shared_part(category)), row)
@@ -458,10 +435,7 @@ class _PlaceFinder:
         return self.find(key, row)
 
     def ordered(self) -> tuple[list[Key], Any, int]:
-        """Return new keys as row after row needs them, the order of all places, and `n_first`.
-
-        The order is None if it is theirs already.
-        """
+        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
         n, rows = len(self._known), [row for _, row in self.new.values()]
         keys = sorted(self.new, key=lambda key: self.new[key][1])
         order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]
@@ -469,5 +443,15 @@ class _PlaceFinder:
 
 
 def _shared_part(category: str) -> str:
-    """Return the part of a column that a category shares with others."""
     return f"#{place_of(category) % SHARED}"
+
+
+def slice_rows(table: Table) -> Iterator[slice]:
+    """Yield slices of rows that are small enough to be dense."""
+    features = table.features
+    width = len(table.columns) if features is None else features.shape[1]
+    if isinstance(features, SparseRows):
+        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
+    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
+    for start in range(0, len(table), size):
+        yield slice(start, min(start + size, len(table)))

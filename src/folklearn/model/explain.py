@@ -73,7 +73,6 @@ class Explanation:
 
 
 def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
-    """Return the explanation of a model."""
     pipeline, encoder = model.pipeline, model.encoder
     if pipeline is None or encoder is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
@@ -81,7 +80,7 @@ def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation
     if pipeline.sparse:
         names, W = _find_sparse_weights(pipeline, encoder, table)
     else:
-        places = [pipeline.column_of(place) for place in range(len(encoder.keys))]
+        places = pipeline.feature_columns[: len(encoder.keys)]
         names = [_name_column(encoder, *key) for key in encoder.keys]
         W = pipeline.coef()[:, places].T * pipeline.scaler.unit
         picked = [not is_number for is_number in encoder.are_numbers(encoder.keys)]

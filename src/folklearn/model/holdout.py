@@ -36,7 +36,6 @@ def is_degraded(loss: float, holdout_loss: float) -> bool:
 
 
 def holdout_warning(loss: float, holdout_loss: float) -> str:
-    """Return the sentence for a hold-out loss far above the progressive one."""
     return (
         f"the saved model will do worse than the running one. Rows ahead, it had an average loss "
         f"of {holdout_loss:.4f}, where predictions with every label known had {loss:.4f}: what is "
@@ -130,7 +129,6 @@ class HoldoutWeights(Serializable):
         return averages, np.array([mixture_loss, weight])
 
     def add_scores(self, scores: StripeScores) -> None:
-        """Add the losses of a stripe to the record."""
         losses, totals = scores
         past = self.losses if self.losses.keys() >= losses.keys() else {}  # else of other experts
         self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in losses.items()}
@@ -150,18 +148,15 @@ class HoldoutWeights(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the open stripe takes."""
         return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
 
     def without_stripe(self) -> Self:
-        """Return a copy without the stripe that is under way."""
         copied = self._shallow()
         copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
         copied.is_open = False
         return copied
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
         record.config["names"] = list(self.losses)
         record.arrays.update(losses=np.array([*self.losses.values()]), totals=self._totals.copy())
@@ -194,9 +189,6 @@ class HoldoutWeights(Serializable):
 
 
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
-    """Return the rows that a scaler and a learner of `n_classes` could have seen.
-
-    Columns that came later are left out, and so are rows of later classes, and of weight 0.
-    """
+    """Return the rows of weight that a scaler and a learner of `n_classes` could have seen."""
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
     return batch.resize(scaler.n_features, n_classes).take(~is_later & (batch.weights > 0.0))

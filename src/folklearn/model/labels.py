@@ -38,7 +38,6 @@ class LabelEncoder:
         return len(self.kept)
 
     def copy(self) -> Self:
-        """Return labels of their own, to which more can be admitted."""
         copied = type(self)(self.class_weight)
         copied.admit(self.kept)
         return copied
@@ -49,17 +48,15 @@ class LabelEncoder:
             self.numbers[label] = len(self.kept)
             self.kept.append(label)
 
-    def read(self, y: Any) -> tuple[int | Array, Sequence[Any]]:
-        """Return the number of a label, and which labels of it are new.
+    def balance(self, totals: Mapping[Any, float]) -> float:
+        """Decide "balanced" weights by the total weight of each class; return the largest one."""
+        if self.class_weight == BALANCED:
+            self.class_weight = balance_class_weight(totals)
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        return max([1.0, *weights.values()])
 
-        A new label has the next number. A mapping becomes a soft label, the new ones last.
-        """
-        try:
-            number = self.numbers.get(y)
-        except TypeError:  # not hashable
-            number = None
-        if number is not None and type(self.kept[number]) is type(y):
-            return number, ()
+    def read(self, y: Any) -> tuple[int | Array, Sequence[Any]]:
+        """Return the number of a label, or a soft label, and its new labels, which come last."""
         if isinstance(y, Mapping):
             return self._read_soft(y)
         label = self._check_label(y)
@@ -149,15 +146,20 @@ class LabelEncoder:
         return np.array([self.numbers.get(label, -1) for label in y])
 
     def _read_soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
-        """Return the probabilities of the known labels, then those of the new ones.
-
-        A new label without probability was not seen, and is left out.
-        """
+        """Return a soft label; a new label without probability was not seen."""
         soft, new = [0.0] * len(self.kept), []
         for label, value in y.items():
             label = self._check_label(label)
             number = self.numbers.get(label)
-            p = _probability(label, value)
+            try:
+                p = math.fsum([value])  # `float` would take text for numbers
+            except Exception:
+                p = math.nan
+            if not 0.0 <= p < math.inf:
+                raise InvalidInputError(
+                    f"the label gives {label!r} the probability {value!r}: expected a number from "
+                    "0 to 1"
+                )
             if number is not None:
                 soft[number] += p
             elif p > 0.0:
@@ -202,30 +204,13 @@ def plain(label: Any) -> list[Any]:
     return [kind, label.hex() if kind == "float" else label]
 
 
-def _probability(label: Any, value: Any) -> float:
-    try:
-        p = math.fsum([value])  # `float` would take text for numbers
-    except Exception:
-        p = math.nan
-    if not 0.0 <= p < math.inf:
-        raise InvalidInputError(
-            f"the label gives {label!r} the probability {value!r}: expected a number from 0 to 1"
-        )
-    return p
-
-
 def unplain(entry: Any) -> Any:
-    """Return the label that `plain` gave."""
     kind, value = entry
     return _KINDS[kind](value)
 
 
 def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
-    """Return checked labels (T,) and soft ones (T, K), one of which is empty or all -1.
-
-    `n_classes` are known before. A new class must have the next number; a soft label may bring
-    several.
-    """
+    """Return checked labels (T,) and soft ones (T, K); a new class has the next number."""
     if np.ndim(y) != 2:
         labels, soft = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
         known = np.maximum.accumulate(np.concatenate([[n_classes], labels + 1]))

@@ -1,10 +1,7 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
-import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,39 +14,26 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.kernels.blas import OWN, device_named
-from folklearn.learners import catalogue
-from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
-from folklearn.model.dataset import ModelDataset, UnlearnedValues
-from folklearn.model.encoder import FEATURES, EncodedBatch, TableEncoder
+from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
+from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import (
-    BALANCED,
-    LabelEncoder,
-    balance_class_weight,
-    encode_labels,
-    plain,
-    unplain,
-)
-from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.refit import EncodedRows, refit
-from folklearn.model.roles import WORDS
+from folklearn.model.labels import encode_labels
+from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.run import Run, Score
-from folklearn.readers.convert import format_cell
+from folklearn.model.table_classifier import TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
-from folklearn.serialization import Record, Serializable
-from folklearn.sparse import SparseRows, is_sparse
+from folklearn.serialization import Record
+from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
-_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
-class Model(Serializable):
+class Model(TableClassifier):
     r"""A model that learns rows as they come, and says what it is worth.
 
     It takes what people have: dictionaries, data frames, files. Nothing has to be declared:
@@ -104,123 +88,15 @@ class Model(Serializable):
     >>> model.tell(number, "stay")
     """
 
-    def __init__(
-        self,
-        learner: str = "auto",
-        *,
-        roles: Mapping[str, str] | None = None,
-        crosses: Iterable[Sequence[str]] = (),
-        classes: Iterable[Any] = (),
-        class_weight: Mapping[Any, float] | str | None = None,
-        scale: bool = True,
-        intercept: bool = True,
-        B: float | None = None,
-        windows: bool = False,
-        device: str | None = None,
-        **settings: Any,
-    ) -> None:
-        self.learner_name = learner
-        self.device = OWN if device is None else device
-        # As asked for; what a source decides is forgotten with what was learned from it.
-        self._asked = dict(settings), class_weight, list(classes)
-        self.scale, self.intercept = bool(scale), bool(intercept)
-        self.B = None if B is None else validation.positive("B", B)
-        self.has_window_bounds = bool(windows)
-        self.asked_roles = dict(roles or {})
-        self.crosses = [tuple(pair) for pair in crosses]
-        for name, role in self.asked_roles.items():
-            known_roles.check_known(role, name)
-        self._monitor: Monitor | None = None
-        self._forget()
+    _monitor: Monitor | None = None
 
     def _forget(self) -> None:
-        """Forget what was learned; roles that were asked for, classes and settings stay."""
-        settings, class_weight, classes = self._asked
-        self.settings: dict[str, Any] = dict(settings)
-        self.encoder: TableEncoder | None = None
-        self.pipeline: OnlinePipeline | None = None
-        self.label_encoder, self.is_open = LabelEncoder(class_weight), True
-        self.declare(classes)
+        super()._forget()
         self.hindsight: Regression | None = None
-        self.metrics = Metrics()
-        self.recent = RowBuffer()
+        self.metrics, self.recent = Metrics(), RowBuffer()
         self._n_asked, self.pending = 0, dict[int, PendingPrediction]()
         if self._monitor is not None:
             self._monitor.forget()
-        sizes = 1, max(2, len(self.label_encoder))
-        smallest = catalogue.make(self.learner_name, *sizes, settings, self.device)  # checks them
-        self.max_weight = smallest.max_weight
-
-    def to(self, device: str) -> Self:
-        """Move the sums of the learner to a device, or back to the "cpu", and return the model."""
-        catalogue.make(self.learner_name, 1, 2, {}, device)  # checks the device
-        self.device = device
-        if self.pipeline is not None:
-            self.pipeline.to(device)
-        return self
-
-    def declare(
-        self,
-        classes: Any = (),
-        *,
-        counts: Sequence[int] = (),
-        max_weight: float = 1.0,
-        table: Table | None = None,
-        n_classes: int = 0,
-    ) -> None:
-        """Make classes known that no row has brought; if all are, none is "unseen".
-
-        With `counts`, how often each class will come, "balanced" weights are decided, and the
-        learner is made for rows of up to `max_weight`; a model that takes classes as they come
-        still does. Rows like those of `table`, of `n_classes` or more, decide the roles of columns,
-        and all of their categories have places.
-        """
-        labels = self.label_encoder
-        numbers, new, _ = labels.encode(classes)
-        if counts and labels.class_weight == BALANCED:
-            known = [*labels.kept, *new]
-            labels.class_weight = balance_class_weight(
-                {known[number]: n for number, n in zip(numbers, counts, strict=True)}
-            )
-        takes = catalogue.settings_of(self.learner_name)
-        if counts and self.pipeline is None and "max_weight" in takes:
-            weights = labels.class_weight if isinstance(labels.class_weight, Mapping) else {}
-            largest = max(1.0, max_weight) * max([1.0, *weights.values()])
-            self.max_weight = self.settings.setdefault("max_weight", largest)
-        if new and not (counts and self.pipeline is not None and self.is_open):
-            if self.pipeline is not None:
-                self.pipeline.grow(n_classes=len(labels) + len(new))
-            elif not labels:
-                self.is_open = False
-            labels.admit(new)
-        if table is not None:
-            encoder = self._open_encoder(known_roles.of_rows(table), table.features, n_classes)
-            if not encoder.sparse and table.features is None:
-                for rows in slice_rows(table):
-                    batch = encoder.encode(table.take(rows))
-                    encoder.admit(batch.keys, batch.roles)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """The classes known so far."""
-        return tuple(self.label_encoder.kept)
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """The role of every column so far."""
-        return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rows learned."""
-        return 0 if self.pipeline is None else self.pipeline.n_rounds
-
-    @property
-    def unseen_probability(self) -> float:
-        """The probability that the next row is of a class that was never seen."""
-        if not self.is_open:
-            return 0.0
-        return 1.0 if self.pipeline is None else self.pipeline.unseen_probability
 
     # One row at a time.
 
@@ -274,41 +150,10 @@ class Model(Serializable):
         self, x: Mapping[Any, Any], y: Any, weight: float, asked: PendingPrediction | None
     ) -> None:
         weights = np.array([validation.weight(weight)])
-        numbers, new, weights = self.label_encoder.encode([y], weights)
+        encoded = self.label_encoder.encode([y], weights)
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
-        self._learn_table(table_from_records([x], [1]), numbers, new, weights, x, asked)
-
-    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
-        """Return the probabilities of the classes seen, for a row whose label comes soon.
-
-        They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
-        first class there are none.
-        """
-        pipeline, encoder, labels = self.pipeline, self.encoder, self.label_encoder.kept
-        if pipeline is None or encoder is None:
-            return dict.fromkeys(labels, 1.0 / max(1, len(labels)))
-        row, p = encoder.encode_row(x), None
-        if row is not None:
-            with suppress(InvalidInputError):  # the table below names the column
-                p = pipeline.predict_row(row)
-        if p is None:
-            known = {name: x[name] for name in x if str(name) in encoder.roles}
-            X = encoder.encode_known(table_from_records([known], [1]))
-            p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
-        return dict(zip(labels, p.tolist()))  # noqa: B905 - a fifth of the time here
-
-    def predict_next(self, rows: Any) -> Array:
-        """Return what `predict_proba_one` gives of every row (T, K), one not knowing the others."""
-        table, K = as_table(rows), len(self.label_encoder)
-        if self.pipeline is None or self.encoder is None:
-            return np.full((len(table), K), 1.0 / max(1, K))
-        return self.pipeline.predict_next(self.encoder.encode_known(table))
-
-    def predict_one(self, x: Mapping[Any, Any]) -> Any:
-        """Return the most likely label of a row whose label comes soon, None before any class."""
-        p = self.predict_proba_one(x)
-        return max(p, key=p.__getitem__) if p else None
+        self._learn_table(table_from_records([x], [1]), *encoded, x, asked)
 
     def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
         """Predict a row whose label comes later; return probabilities and its number.
@@ -328,11 +173,10 @@ class Model(Serializable):
         The loss that counts is that of what was predicted then. A row that waited elsewhere is
         given with its prediction.
         """
-        if isinstance(asked, PendingPrediction):
-            prediction = asked
-        elif validation.count("the number of a row", asked, 1) in self.pending:
-            prediction = self.pending[asked]
-        else:
+        prediction = asked if isinstance(asked, PendingPrediction) else None
+        if not isinstance(asked, PendingPrediction):
+            prediction = self.pending.get(validation.count("the number of a row", asked, 1))
+        if prediction is None:
             raise InvalidInputError(
                 f"no row waits under the number {asked!r}: it was never asked for, or has its label"
             )
@@ -376,34 +220,25 @@ class Model(Serializable):
         `numbers` are class numbers (T,), or soft labels (T, K), `new` the labels of new classes;
         `row` is the only one, if it came as a mapping.
         """
-        encoder, pipeline, batch = self.encoder, self.pipeline, None
-        before, n_rounds = encoder, 0 if pipeline is None else pipeline.n_rounds
-        was_open = self.is_open
+        encoder, pipeline, was_open = self.encoder, self.pipeline, self.is_open
+        if encoder is None:
+            find = known_roles.of_rows if row is None else known_roles.of_first_values
+            n_classes = len(self.label_encoder) + len(new)
+            encoder = make_encoder(self, find(table), table.features, n_classes)
+        batch = encoder.encode(table)
+        if pipeline is None:
+            pipeline = self._make_pipeline(encoder, batch)
+        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        labels, soft = numbers, validation.NO_SOFT_ROWS
+        if numbers.ndim == 2:
+            labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
+        late = encoder.describe_late(batch) if batch.keys else {}
+        n_rounds = pipeline.n_rounds
         try:
-            if encoder is None:
-                roles = known_roles.of_rows(table)
-                if row is not None:  # sorted, so that the order of a mapping is of no account
-                    roles = {
-                        str(name): known_roles.of_value(value)
-                        for name, value in sorted(row.items(), key=lambda item: str(item[0]))
-                        if format_cell(value) is not None
-                    }
-                n_classes = len(self.label_encoder) + len(new)
-                encoder = self._open_encoder(roles, table.features, n_classes)
-            batch = encoder.encode(table)
-            if pipeline is None:
-                pipeline = self._open_pipeline(encoder, batch)
-            validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
-            labels, soft = numbers, validation.NO_SOFT_ROWS
-            if numbers.ndim == 2:
-                labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
-            late = {"late_missing": batch.late_missing, "late_numeric": batch.late_numeric}
             P, u = pipeline.run_checked(batch.X, labels, soft, weights, **late)
         finally:
-            self.encoder = before
-            if batch is not None and pipeline is not None and pipeline.n_rounds > n_rounds:
+            if pipeline.n_rounds > n_rounds:
                 # Also after an interrupt: what has grown must have its names.
-                assert encoder is not None
                 self.encoder, self.pipeline, self.hindsight = encoder, pipeline, None
                 if batch.keys or batch.roles:
                     encoder.admit(batch.keys, batch.roles)
@@ -433,44 +268,6 @@ class Model(Serializable):
         if self._monitor is not None:  # last: its alert may raise
             self._monitor.observe_many(predicted.losses)
         return predicted
-
-    # What happens when rows and labels come.
-
-    def _open_encoder(
-        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
-    ) -> TableEncoder:
-        """Decide whether rows stay sparse.
-
-        They do if there are words, and if a sparse matrix is too large for sums over all pairs of
-        the classes.
-        """
-        roles = {**roles, **self.asked_roles}
-        sparse = WORDS in roles.values()
-        if features is not None and not sparse:
-            size = features.shape[1] + self.intercept, max(2, n_classes, len(self.label_encoder))
-            may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
-            sparse = may_be_wide and select_backend(*size, device_named(self.device)) != PAIRS
-            if not sparse:
-                catalogue.check_size(self.learner_name, *size)
-        self.encoder = TableEncoder(roles, self.crosses, sparse=sparse)
-        if features is not None and not sparse:  # every column of a matrix has its place
-            keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            self.encoder.admit(keys)
-        return self.encoder
-
-    def _open_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
-        """Return a pipeline for rows like these, the first ones."""
-        n_places = max(1, len(encoder.keys), batch.n_first)
-        n_numbers = len(batch.X.slots) if encoder.sparse else 0
-        pipeline = OnlinePipeline(
-            self.learner_name, self.settings, n_features=n_places, n_numbers=n_numbers,
-            n_classes=len(self.labels), scale=self.scale, intercept=self.intercept,
-            sparse=encoder.sparse, B=self.B, windows=self.has_window_bounds, device=self.device,
-        )  # fmt: skip
-        keys = [*encoder.keys, *batch.keys]
-        numeric = encoder.are_numbers(keys, batch.roles)[:n_places]
-        pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
-        return pipeline
 
     # Files and frames.
 
@@ -542,67 +339,27 @@ class Model(Serializable):
             tables.append(rows.labelled())
             encoded.add(self, result)
         if self.learner_name == "auto" and passes != 1:
-            self.refit(tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
+            refit_tables(self, tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
         self.hindsight = encoded.regression(self)
         return self
-
-    def refit(
-        self,
-        tables: Iterable[tuple[Table, Any, Array]],
-        *,
-        most_passes: int | None = None,
-        seed: int = 0,
-        n_jobs: int = 1,
-        device: str | None = None,
-    ) -> None:
-        """Fit rows that were learned all together: tables, their labels and weights."""
-        pipeline, encoder = self.pipeline, self.encoder
-        if pipeline is None or encoder is None:
-            return
-        read = [(rows, self.label_encoder.encode(y, weights)) for rows, y, weights in tables]
-
-        def raw() -> Iterator[tuple[Any, Any, Array]]:
-            for rows, (numbers, _, weights) in read:
-                yield encoder.encode_known(rows), numbers, weights
-
-        refit(pipeline, raw, most_passes=most_passes, seed=seed, n_jobs=n_jobs, device=device)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
         pipeline, encoder = self._check_learned()
+        unlearned, parts = UnlearnedValues(self), [np.empty((0, len(self.label_encoder)))]
         if isinstance(source, Table | np.ndarray) or is_sparse(source):
-            table = as_table(source)
-            UnlearnedValues(self).count(table).warn()
-            P = np.empty((len(table), len(self.label_encoder)))
-            for rows in slice_rows(table):
-                P[rows] = pipeline.predict(encoder.encode_known(table.take(rows)))
-            return P
-        dataset = ModelDataset(self, source, **{"known_only": True, **options})
-        parts = []
-        for labelled in dataset.rows():
-            dataset.unlearned.count(labelled.table)
-            parts.append(pipeline.predict(encoder.encode_known(labelled.table)))
-        dataset.warn_of_left_out()
-        dataset.unlearned.warn()
-        return np.concatenate(parts) if parts else np.empty((0, len(self.label_encoder)))
-
-    def _check_learned(self) -> tuple[OnlinePipeline, TableEncoder]:
-        if self.pipeline is None or self.encoder is None:
-            raise InvalidInputError(
-                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
-            )
-        return self.pipeline, self.encoder
-
-    def copy_to_predict(self) -> Self:
-        """Return a copy that predicts as this model does now, and must not learn.
-
-        It costs little and stays as it is while the model goes on in another thread.
-        """
-        copied = self._shallow()
-        copied.label_encoder = self.label_encoder.copy()
-        copied.encoder = copy.deepcopy(self.encoder)
-        copied.pipeline = None if self.pipeline is None else self.pipeline.copy_to_predict()
-        return copied
+            whole = as_table(source)
+            tables, dataset = (whole.take(rows) for rows in slice_rows(whole)), None
+        else:
+            dataset = ModelDataset(self, source, **{"known_only": True, **options})
+            tables = (labelled.table for labelled in dataset.rows())
+        for table in tables:
+            unlearned.count(table)
+            parts.append(pipeline.predict(encoder.encode_known(table)))
+        if dataset is not None:
+            dataset.warn_of_left_out()
+        unlearned.warn()
+        return np.concatenate(parts)
 
     def predict(self, source: Any, **options: Any) -> list[Any]:
         """Return the most likely label of every row."""
@@ -630,8 +387,7 @@ class Model(Serializable):
         if pipeline is None or encoder is None:
             return None
         if not self._has_counted_all:
-            nothing = Certificate(loss, math.inf, math.inf, self.n_rounds, valid=False)
-            return replace(nothing, reason=_UNCOUNTED)
+            return Certificate(loss, math.inf, math.inf, self.n_rounds, False, _UNCOUNTED)
         return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are", B=B)
 
     @property
@@ -646,24 +402,16 @@ class Model(Serializable):
         linear model that `certificate` is about. `n_rows` asks for one window: the shortest of at
         least as many rows, or of all.
         """
-        pipeline, evidence, B = self.pipeline, {}, math.nan
+        pipeline, sums, B = self.pipeline, {}, math.nan
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            evidence = pipeline.evidence.suffixes(pipeline.expansion_line)
-            B = pipeline.evidence.norm()
-        segments = self.metrics.windows()
-        if n_rows is not None:
-            long_enough = [
-                segment for segment in segments if segment.stop - segment.start >= n_rows
-            ]
-            segments = [*long_enough, *segments[-1:]][:1]
-        windows = []
-        for segment in segments:
-            start, bound = segment.start, -math.inf
-            if start in evidence:
-                bound = evidence[start].lower_bound()
-            totals = segment.loss, segment.n_errors, segment.weight
-            windows.append(Window(start, segment.stop, *totals, bound, B))
-        return windows
+            sums, B = pipeline.evidence.suffixes(pipeline.expansion_line), pipeline.evidence.norm()
+        return [
+            Window(
+                segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
+                sums[segment.start].lower_bound() if segment.start in sums else -math.inf, B,
+            )
+            for segment in self.metrics.windows(n_rows)
+        ]  # fmt: skip
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
@@ -691,53 +439,22 @@ class Model(Serializable):
 
     # How it is kept.
 
-    PARAMS = (
-        "learner", "settings", "class_weight", "scale", "intercept", "B", "windows", "roles",
-        "crosses",
-    )  # fmt: skip
     COUNTERS = ("_n_asked",)
-    STATE: ClassVar[Mapping[str, type]] = {
-        "recent": RowBuffer, "metrics": Metrics, "is_open": bool, "_monitor": Monitor,
-        "encoder": TableEncoder, "pipeline": OnlinePipeline,
+    STATE: ClassVar[Mapping[str, Any]] = {
+        **TableClassifier.STATE, "recent": RowBuffer, "metrics": Metrics, "_monitor": Monitor
     }  # fmt: skip
 
-    def _word(self, word: str) -> Any:
-        weights = self.label_encoder.class_weight
-        if word == "class_weight" and isinstance(weights, Mapping):
-            return [[plain(label), float(weight)] for label, weight in weights.items()]
-        if word == "class_weight":
-            return weights
-        if word == "roles":
-            return list(self.asked_roles.items())
-        names = {"learner": "learner_name", "windows": "has_window_bounds"}
-        return getattr(self, names.get(word, word))
-
-    @classmethod
-    def _construct(cls, **words: Any) -> Self:
-        if isinstance(words["class_weight"], list):
-            words["class_weight"] = {unplain(label): w for label, w in words["class_weight"]}
-        words["roles"] = dict(words["roles"])
-        return cls(words.pop("learner"), **words.pop("settings"), **words)
-
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
-        record.config["labels"] = list(map(plain, self.labels))
         record.config["pending"] = [[n, *row.plain()] for n, row in self.pending.items()]
         if self.hindsight is not None:
             record.config["hindsight"] = self.hindsight.numbers()
-        if self.pipeline is None:
-            record.config.pop("encoder", None)
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         for n, x, p, unseen in record.word("pending"):
             self.pending[int(n)] = PendingPrediction(dict(x), np.array(p), unseen)
-        self.label_encoder = LabelEncoder(self.label_encoder.class_weight)
-        self.label_encoder.admit(map(unplain, record.word("labels")))
-        if len(self.label_encoder.numbers) < len(self.label_encoder):
-            raise StateFileError("two classes of a Model state have the same label")
         if "hindsight" in record.config:
             self.hindsight = Regression.of_numbers(record.word("hindsight"))
         if self.recent.rows()[1].max(initial=-1) >= len(self.label_encoder):
@@ -755,14 +472,3 @@ class Model(Serializable):
         from folklearn.model.display import model_card
 
         return model_card(self)
-
-
-def slice_rows(table: Table) -> Iterator[slice]:
-    """Yield slices of rows that are small enough to be dense."""
-    features = table.features
-    width = len(table.columns) if features is None else features.shape[1]
-    if isinstance(features, SparseRows):
-        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
-    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
-    for start in range(0, len(table), size):
-        yield slice(start, min(start + size, len(table)))

@@ -2,15 +2,15 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import serialization, validation
+from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels, softmax
 from folklearn.batch.sparse_fit import ColumnModel
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
@@ -38,18 +38,12 @@ class OnlinePipeline(Serializable):
 
     where m of the t examples so far brought a new class, or several in one soft label (the
     estimator of Krichevsky and Trofimov for "is it new?"), and 1 while no class is known. The
-    known classes share 1 - u as the learner says. So the strict loss of a stream is
-    :math:`-\ln((1-u)\,p_y)` for a known class, :math:`-\ln u` for a new one, and always finite.
+    known classes share 1 - u as the learner says: the loss of a stream is always finite.
 
     With the second class a learner begins, with every further one it grows (`Folklore.grown`).
-    Missing values (NaN) become the mean of their feature.
-
-    `predict_row`, `predict_next` and `run` weigh the experts as the learner does now, for rows
-    whose labels come soon; `predict` as the hold-out does (`HoldoutWeights`), for rows that the
-    model will not follow. After `refit` all are that fit.
-
-    With ``sparse=True`` rows stay sparse all the way (`SparseInput`, `SparseScaler`), and
-    ``"auto"`` is a `SparseSgd`.
+    Missing values (NaN) become the mean of their feature. `predict_row`, `predict_next` and `run`
+    weigh the experts as the learner does now, for rows whose labels come soon; `predict` as the
+    hold-out does, for rows that the model will not follow. After `refit` all are that fit.
 
     Parameters
     ----------
@@ -57,10 +51,10 @@ class OnlinePipeline(Serializable):
         know all classes, and refuses further ones.
     settings : its parameters, such as ``{"B": 10.0}``.
     n_features : number of raw features so far, at least 1, or of slots; `grow` adds more.
-    n_numbers : how many of the slots hold numbers.
+        `n_numbers` of the slots hold numbers.
     n_classes : number of classes declared in advance, at least 0; these are never "new".
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
-    sparse : keep rows sparse.
+    sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     B, windows : of `StreamEvidence`; a learner that takes a B is made for the same class.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
 
@@ -96,12 +90,10 @@ class OnlinePipeline(Serializable):
             raise InvalidInputError(
                 f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
             )
-        self.n_rounds = 0
-        self.n_new = 0
+        self.n_rounds, self.n_new, self.B = 0, 0, B
         # Of every row of the last `run`: the hold-out loss after it, the classes known before it.
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
-        self.B = B
-        self._predicted: tuple[Any, Any] = None, None  # the row predicted last, its probabilities
+        self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
         switches = {"scale": scale, "intercept": intercept}
         self.scaler: OnlineScaler | SparseScaler
@@ -112,13 +104,11 @@ class OnlinePipeline(Serializable):
         self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(B=B, sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
-        self.learner: Learner | None = None
         # What predicts after `refit` until something is learned: weights (K, columns), or of some.
         self.batch_fit: Array | ColumnModel | None = None
         first = self._make(self.scaler.n_columns, max(2, self.n_classes))  # checks the settings
         self.max_weight = first.max_weight
-        if self.n_classes >= 2:
-            self.learner = first
+        self.learner: Learner | None = first if self.n_classes >= 2 else None
 
     def _check_growing(self) -> None:
         if not catalogue.grows(self.name):
@@ -157,39 +147,30 @@ class OnlinePipeline(Serializable):
         return (self.n_new + 0.5) / (self.n_rounds + 1.0) if self.n_classes else 1.0
 
     def predict(self, X: Any) -> Array:
-        """Return the probabilities of the known classes, given that it is one: (T, d), (T, K).
+        """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
+        return self._predict_scaled(self.scale(X), by_holdout=True)
 
-        Of experts that were judged, as the hold-out weighs them.
-        """
-        Z, learner = self.scale(X), self.learner
-        if learner is None or self.batch_fit is not None:
-            return self._predict_fitted(Z)
-        norms, weights = validation.norms(Z), self.holdout.weights(learner)
+    def predict_next(self, X: Any) -> Array:
+        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
+        return self._predict_scaled(self.scale(X))
+
+    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
+        if self.learner is None:  # there is one class at most
+            return np.ones((len(Z), self.n_classes))
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.predict(Z)
+        if self.batch_fit is not None:
+            return softmax(Z @ self.batch_fit.T)
+        norms = validation.norms(Z)
+        weights = self.holdout.weights(self.learner) if by_holdout else None
         if weights is None:
-            return learner._predict_rows(Z, norms)
-        P = learner._expert_predictions(Z, norms)
+            return self.learner._predict_rows(Z, norms)
+        P = self.learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
         mixed: Array = np.tensordot(weights, P, 1)
         return mixed
 
-    def predict_next(self, X: Any) -> Array:
-        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
-        Z = self.scale(X)
-        if self.learner is None or self.batch_fit is not None:
-            return self._predict_fitted(Z)
-        return self.learner._predict_rows(Z, validation.norms(Z))
-
-    def _predict_fitted(self, Z: Any) -> Array:
-        """Return what the fit to all rows predicts, or the only class there is."""
-        if self.learner is None:
-            return np.ones((len(Z), self.n_classes))
-        if isinstance(self.batch_fit, ColumnModel):
-            return self.batch_fit.predict(Z)
-        assert self.batch_fit is not None
-        return softmax(Z @ self.batch_fit.T)
-
     def scale(self, X: Any) -> Any:
-        """Return raw rows scaled as if each came next."""
         return self.scaler.scale_rows(self._check_rows(X, self.n_features), learn=False)
 
     def copy_to_predict(self) -> Self:
@@ -206,7 +187,7 @@ class OnlinePipeline(Serializable):
         assert isinstance(scaler, OnlineScaler)
         z = scaler.scale_row(x, False)
         if learner is None or self.batch_fit is not None:
-            fitted: Array = self._predict_fitted(z[None])[0]
+            fitted: Array = self._predict_scaled(z[None])[0]
             return fitted
         p = learner._predict(z)
         self._predicted = x, p
@@ -216,9 +197,8 @@ class OnlinePipeline(Serializable):
         """Learn one raw row of floats, not checked but for its norm, which must not change then.
 
         y is a class number, or a soft label: probabilities of the known classes (K,) and of new
-        ones behind them. Returns what was predicted, and `unseen_probability` of before. After
-        `predict_row` of the same row nothing is computed again. What `run` does for a batch,
-        without its arrays; whatever is unusual goes that way.
+        ones behind them. Returns what was predicted, and `unseen_probability` of before. It is
+        `run` of a batch without its arrays; whatever is unusual goes that way.
         """
         scaler, learner, n_classes = self.scaler, self.learner, self.n_classes
         if (
@@ -257,10 +237,11 @@ class OnlinePipeline(Serializable):
                 self._share_holdout()
         return p, unseen
 
-    def column_of(self, feature: int) -> int:
-        """Return the column of a raw feature: those that came late lie behind the constant."""
-        scaler = self.scaler
-        return feature + (scaler.intercept and feature >= scaler.place)
+    @property
+    def feature_columns(self) -> Labels:
+        """The columns (d,) of raw features: those that came late lie behind the constant."""
+        features = np.arange(self.n_features)
+        return features + (self.scaler.intercept & (features >= self.scaler.place))
 
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
@@ -281,28 +262,27 @@ class OnlinePipeline(Serializable):
         return self.linear(self.learner.expansion_point())
 
     def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return weights (K, d) of raw features, and constants (K,): logits, but for clipping.
+        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
 
-        Of a model (K, columns) of the scaled columns, by default `coef`.
+        Weights are (K, d), constants (K,).
         """
         scaler = self.scaler
         assert isinstance(scaler, OnlineScaler)
         W = self.coef() if W is None else W
         a, b = scaler.line()
-        of_features = W[:, [self.column_of(j) for j in range(self.n_features)]]
+        of_features = W[:, self.feature_columns]
         constants = of_features @ b
         if scaler.intercept:
             constants = constants + W[:, scaler.place] * scaler.unit
         return of_features * a, constants
 
     def n_places(self, X: SparseInput | None = None) -> int:
-        """Return the number of columns that occurred in a wide model, or will have with X."""
+        """Count the columns that occurred in a wide model, or will have with X."""
+        if not isinstance(self.learner, SparseSgd):
+            return 0 if X is None else X.count_columns()
         if X is None:
-            return self.learner.n_columns if isinstance(self.learner, SparseSgd) else 0
-        columns: Any = X.cells.compact().indices
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.n_columns_with(columns)
-        return len(np.unique(columns))
+            return self.learner.n_columns
+        return self.learner.n_columns_with(X.cells.compact().indices)
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
@@ -312,27 +292,26 @@ class OnlinePipeline(Serializable):
         return self.learner.column_weights()
 
     def _share_holdout(self) -> None:
-        """Let the learner keep experts that the hold-out puts before all others."""
         if self.learner is not None:
             self.learner.standing = dict(self.holdout.losses)
 
     def grow(
         self,
         *,
-        n_features: int | None = None,
+        n_features: int = 0,
         n_numbers: int = 0,
-        n_classes: int | None = None,
+        n_classes: int = 0,
         late_missing: Sequence[bool] = (),
         late_numeric: Sequence[bool] = (),
     ) -> None:
-        """Make room for features, and for classes that are declared, not seen.
+        """Make room for features, and for classes that are declared, not seen; 0 leaves them.
 
         New features were 0 so far, or missing where `late_missing`; they are numbers, or indicators
         where not `late_numeric`. Should memory not suffice, nothing grows.
         """
         scaler, learner, sizes = self.scaler, self.learner, (self.n_features, self.n_classes)
-        d = sizes[0] if n_features is None else validation.count("n_features", n_features, sizes[0])
-        K = sizes[1] if n_classes is None else validation.count("n_classes", n_classes, sizes[1])
+        d = validation.count("n_features", n_features or sizes[0], sizes[0])
+        K = validation.count("n_classes", n_classes or sizes[1], sizes[1])
         if (d, K) == sizes:
             return
         self._check_growing()
@@ -356,36 +335,25 @@ class OnlinePipeline(Serializable):
         self._share_holdout()
 
     def run(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        late_missing: Sequence[bool] = (),
-        late_numeric: Sequence[bool] = (),
+        self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, **late: Sequence[bool]
     ) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
-        features, as for `grow`. y may be soft labels (T, K): classes beyond `n_classes` are new,
-        and known from the first row that gives them, or a later class, probability. Returns P
-        (T, K) and u (T,), each row from before its label was learned: P[t, k] is the probability of
-        class k if class k is known by then and the example is of a known class, and u[t] that
-        it is not. Every row is checked before the first round.
+        features, `late` as for `grow`. y may be soft labels (T, K), with new classes last. Returns
+        P (T, K) and u (T,), each row from before its label was learned: P[t, k] is the probability
+        of class k if it is known by then and the example is of a known class, and u[t] that it is
+        not. Every row is checked before the first round.
         """
         X = self._check_rows(X)
         labels, soft = encode_labels(y, len(X), self.n_classes)
         weights = validation.weights(weight, len(X))
-        late = {"late_missing": late_missing, "late_numeric": late_numeric}
         return self.run_checked(X, labels, soft, weights, **late)
 
     def run_checked(
         self, X: Any, labels: Labels, soft: Array, weights: Array, **late: Any
     ) -> tuple[Array, Array]:
-        """Do what `run` does with rows, labels and weights that are checked.
-
-        Labels are classes (T,), or all -1 where `soft` (T, K) has rows; `late` is as for `grow`.
-        """
+        """Run checked rows; labels are classes (T,), or all -1 where `soft` (T, K) has rows."""
         T = len(X)
         if weights.max(initial=0.0) > min(self.max_weight, validation.MAX_WEIGHT):
             validation.check_max_weight(validation.weights(weights, T), self.max_weight)
@@ -397,8 +365,7 @@ class OnlinePipeline(Serializable):
         if n_classes > self.n_classes:
             self._check_growing()
         self._n_classes_ahead = n_classes
-        is_sparse = isinstance(X, SparseInput)
-        n_features, n_numbers = (X.n_slots, len(X.slots)) if is_sparse else (X.shape[1], 0)
+        n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
         if n_features > self.scaler.n_features:
             self.grow(n_features=n_features, n_numbers=n_numbers, **late)
         P, u = np.zeros((T, n_classes)), np.empty(T)
@@ -455,7 +422,6 @@ class OnlinePipeline(Serializable):
         return P, u
 
     def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
-        """Return checked raw rows, of `n_features`, by default at least those that there are."""
         if self.sparse:
             if not isinstance(X, SparseInput):
                 X = SparseInput.of_rows(SparseRows.checked(X))
@@ -467,47 +433,37 @@ class OnlinePipeline(Serializable):
 
     @property
     def intercept_column(self) -> int | None:
-        """The column of the constant, if there is one."""
         return self.scaler.place if self.scaler.intercept else None
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the learner and the rows that are kept take."""
-        n_bytes = 0 if self.learner is None else self.learner.n_bytes
-        return n_bytes + self.evidence.n_bytes + self.holdout.n_bytes
+        parts = self.learner, self.evidence, self.holdout
+        return sum(part.n_bytes for part in parts if part is not None)
 
     def certificate(
         self, loss: float, columns: str = "standardised by {by}", *, B: float | None = None
     ) -> Certificate | None:
-        """Return what is proven about a total loss, None before the second class.
-
-        See `StreamEvidence.certificate`.
-        """
+        """Return what is proven about a total loss; see `StreamEvidence.certificate`."""
         predictor = None if self.learner is None or self.sparse else self.linear()
-        line = self.expansion_line
-        return self.evidence.certificate(
-            loss, self.n_rounds, line, columns, predictor=predictor, B=B
-        )
+        rounds = self.n_rounds, self.expansion_line
+        return self.evidence.certificate(loss, *rounds, columns, predictor=predictor, B=B)
 
-    PARAMS = ("learner", "settings", "B")
+    PARAMS = ("name", "settings", "B")
     COUNTERS = ("n_classes", "n_rounds", "n_new")
-
-    def _word(self, word: str) -> Any:
-        return self.name if word == "learner" else getattr(self, word)
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "scaler": OnlineScaler | SparseScaler, "holdout": HoldoutWeights,
+        "evidence": StreamEvidence, "learner": Learner,
+    }  # fmt: skip
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
         # As small as can be: its parts are replaced by those of the record.
-        name, n_classes = words["learner"], 0 if catalogue.grows(words["learner"]) else 2
+        name, n_classes = words["name"], 0 if catalogue.grows(words["name"]) else 2
         return cls(name, words["settings"], n_features=1, n_classes=n_classes, B=words["B"])
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
-        for name in ("scaler", "holdout", "evidence"):
-            serialization.put_inside(record, name, getattr(self, name))
-        if self.learner is not None:
-            serialization.put_inside(record, "state", self.learner)
         if isinstance(self.batch_fit, ColumnModel):
             record.arrays["fitted_columns"] = self.batch_fit.columns.copy()
             record.arrays["fitted_weights"] = self.batch_fit.weights.copy()
@@ -517,20 +473,13 @@ class OnlinePipeline(Serializable):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self.scaler = scaler = record.inner("scaler", OnlineScaler | SparseScaler)
+        scaler, learner, d, K = self.scaler, self.learner, self.scaler.n_columns, self.n_classes
         self.sparse = isinstance(scaler, SparseScaler)
-        self.holdout = record.inner("holdout", HoldoutWeights)
-        self.evidence = record.inner("evidence", StreamEvidence)
-        d, K = sizes = scaler.n_columns, self.n_classes
         if len(self.evidence.numeric) != scaler.n_features or self.evidence.n_classes > K:
-            raise StateFileError("an OnlinePipeline state holds evidence of another size")
-        self.learner = record.inner("state", Learner) if "state" in record.config else None
-        if self.learner is None:
-            if K >= 2:
-                raise StateFileError("an OnlinePipeline state lacks its learner")
-            return
-        if (self.learner.n_features, self.learner.n_classes) != sizes:
-            raise StateFileError("an OnlinePipeline state holds a learner of another size")
+            raise record.error("holds evidence of another size")
+        sizes = None if learner is None else (learner.n_features, learner.n_classes)
+        if sizes != ((d, K) if K >= 2 else None):
+            raise record.error("lacks its learner, or holds one of another size")
         if "refitted" in record.arrays:
             self.batch_fit = record.part("refitted", (K, d))
         elif "fitted_columns" in record.arrays:
@@ -543,9 +492,6 @@ class OnlinePipeline(Serializable):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as the record, of which a prediction changes no byte."""
         return _revive_pipeline, (self.to_record(), self.device)
-
-    def __repr__(self) -> str:
-        return f"OnlinePipeline({self.name!r}, {self.settings}, n_features={self.n_features})"
 
 
 def _revive_pipeline(record: Record, device: str) -> OnlinePipeline:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import utils, validation
+from folklearn.arrays import Array
 from folklearn.batch.penalised import FIRST_RIDGE, MAX_PASSES, fit_penalised
-from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
+from folklearn.batch.sparse_fit import fit_sparse
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.passes import LocalPasses, MapReduce, Passes
@@ -19,6 +20,7 @@ from folklearn.learners.leader import ExpertLearner
 from folklearn.metrics.accumulator import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.readers.table import Table
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows, concatenate
 from folklearn.validation import NO_SOFT_ROWS, Rows
@@ -52,23 +54,33 @@ def refit(
     (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
     next row would be, the constant ten times as large so that the penalty hardly counts for
     it, and the fit predicts until something more is learned; learner and certificate do not
-    change. Without a learner there is nothing to fit. `n_jobs` threads share every pass, -1 for
-    as many as there are cores, with the same result to the last bit; ``device`` is where the
-    sums are made, by default that of the learner.
+    change. `n_jobs` threads share every pass, with the same result to the last bit.
 
-    Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`. It
-    takes memory for K numbers a row and for the values that are not 0; should this machine not
-    have it, nothing is fitted, and a warning says so. It runs in one thread.
+    Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`, in
+    one thread; should memory not suffice, nothing is fitted, and a warning says so.
     """
     engine = MapReduce.from_options(n_jobs, pipeline.device if device is None else device)
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
     if _is_wide(pipeline, engine.device):
-        _refit_wide(pipeline, (_scale_rows(pipeline, *table) for table in tables()), **limits)
+        _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
         refit_over(pipeline, LocalPasses(rows, engine), **limits)
+
+
+def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **limits: Any) -> None:
+    """Fit rows that a model has learned together: tables, labels and weights; see `refit`."""
+    pipeline, encoder = model.pipeline, model.encoder
+    if pipeline is None or encoder is None:
+        return
+    read = [(rows, model.label_encoder.encode(y, weights)) for rows, y, weights in tables]
+    refit(
+        pipeline,
+        lambda: ((encoder.encode_known(rows), y, weights) for rows, (y, _, weights) in read),
+        **limits,
+    )
 
 
 def refit_over(
@@ -97,18 +109,14 @@ def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> No
         )
 
 
-def rows_to_fit(pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike) -> Rows:
-    """Return raw rows, which must be dense, as `refit_over` takes them."""
-    return _scale_rows(pipeline, X, y, weight, _INTERCEPT_FACTOR)
-
-
-def _scale_rows(
-    pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike, factor: float = 1.0
+def rows_to_fit(
+    pipeline: OnlinePipeline,
+    X: object,
+    y: ArrayLike,
+    weight: ArrayLike,
+    factor: float = _INTERCEPT_FACTOR,
 ) -> Rows:
-    """Return rows scaled as the next one would be, the constant of dense ones times a factor.
-
-    Those of weight 0 are left out: they must not decide the folds.
-    """
+    """Return raw rows of positive weight, scaled, the constant times a factor if dense."""
     Z, intercept = pipeline.scale(X), pipeline.intercept_column
     if factor != 1.0 and intercept is not None:
         Z[:, intercept] *= factor
@@ -127,7 +135,6 @@ def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
 
 
 def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
-    """Return the same rows, scaled once for all passes if there is memory for them."""
     cached, n_bytes_left = [], _SHARE_OF_MEMORY * utils.bytes_present()
     for batch in rows():
         cached.append(batch)
@@ -156,8 +163,7 @@ def _refit_wide(
     whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
     limits = {"most_passes": most_passes, "seed": seed}
-    fit = fit_sparse(whole, n_classes, constant=constant, **limits)
-    pipeline.batch_fit = ColumnModel(fit.columns, fit.weights)
+    pipeline.batch_fit = fit_sparse(whole, n_classes, constant=constant, **limits)
     return None
 
 
@@ -176,27 +182,22 @@ class EncodedRows:
     """
 
     def __init__(self, exact: bool | None = None) -> None:
-        self._rows, self.are_kept = BatchBuffer(), exact is not False
-        self._exact, self._n_bytes = exact, 0
+        self._rows, self._exact, self._n_bytes = BatchBuffer(), exact, 0
+        self._max_bytes = _MAX_SHARE_OF_MEMORY * utils.bytes_present()
 
     def add(self, model: "Model", result: PredictionBatch) -> None:
-        """Take rows that were learned."""
         X, targets = result.encoded, result.targets
-        if not self.are_kept or X is None:
+        if self._exact is False or X is None:
             return
         soft = targets if targets.ndim == 2 else NO_SOFT_ROWS
         batch = RawBatch.of(X, result.labels, soft, result.weights)
         self._rows.add(batch)
         if self._exact is None:
-            if isinstance(X, SparseInput):
-                n_columns = len(np.unique(X.cells.compact().indices))
-                n_bytes = sum(array.nbytes for array in X.arrays().values())
-            else:
-                n_columns, n_bytes = X.shape[1] + 1, X.nbytes
-            self._n_bytes += n_bytes + batch.Y.nbytes + batch.weights.nbytes
+            n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
+            self._n_bytes += sum(part.nbytes for part in batch)
             n_weights = len(model.label_encoder) * n_columns
-            if not is_regression_affordable(n_weights, self._n_bytes):
-                self.are_kept, self._rows = False, BatchBuffer()
+            if n_weights > _MAX_WEIGHTS or self._n_bytes > self._max_bytes:
+                self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:
         """Return the regression of all rows, None if they were not kept or have one class."""

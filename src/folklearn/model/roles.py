@@ -1,7 +1,7 @@
 """Columns of the data: their roles, and what a column says in its role."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers.convert import (
     DATE_KINDS,
+    MAX_ABS_VALUE,
     Kind,
     add_remedy,
     find_unit,
@@ -65,7 +66,6 @@ def kind_of(role: str) -> Kind:
 
 
 def check_known(role: str, name: str) -> None:
-    """Raise if there is no such role."""
     if role not in ROLES:
         raise InvalidInputError(
             f"column {name!r} cannot have the role {role!r}; roles are: {', '.join(ROLES)}"
@@ -85,33 +85,33 @@ def of_value(value: Any) -> str:
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
 
-def of_first_value(column: Column) -> str:
-    """Return the role of a column by its first value that is not missing."""
-    first = int(np.argmin(is_missing(column)))
-    if isinstance(column, TextColumn):
-        return of_value(column.values[column.codes[first]])
-    return of_value(column[first])
+def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
+    """Return the roles of columns by their first values that are not missing, but for some.
+
+    Columns are in the order in which rows bring values, those of one row by name.
+    """
+    roles = {}
+    for row, name in _find_first_values(table):
+        if name not in skip:
+            column: Any = table.columns[name]
+            is_text = isinstance(column, TextColumn)
+            roles[name] = of_value(column.values[column.codes[row]] if is_text else column[row])
+    return roles
 
 
 def of_rows(table: Table) -> dict[str, str]:
-    """Return the roles of columns that have a value, in the order of `by_first_value`.
-
-    As in `of_value`, and unlike in a file, a text of digits is a category.
-    """
+    """Return the roles of columns that have a value; a text of digits is a category."""
     roles = {}
-    for name in by_first_value(table):
+    for _, name in _find_first_values(table):
         column = table.columns[name]
         role = _infer_role(name, column)
         roles[name] = CATEGORY if role == NUMBER and isinstance(column, TextColumn) else role
     return roles
 
 
-def by_first_value(table: Table) -> list[str]:
-    """Return the columns that have a value: as rows bring them, those of one row by name."""
+def _find_first_values(table: Table) -> list[tuple[int, str]]:
     gaps = {name: is_missing(column) for name, column in table.columns.items()}
-    return [
-        name for _, name in sorted((int(g.argmin()), n) for n, g in gaps.items() if not g.all())
-    ]
+    return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
 
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
@@ -164,7 +164,6 @@ def _warn_of_text(name: str, what: str, remedy: str) -> None:
 
 
 def _infer_dates(column: TextColumn) -> str | None:
-    """Return the role of dates, if nearly all texts are read in one only."""
     orders = [
         role
         for role in DATE_KINDS
@@ -175,7 +174,6 @@ def _infer_dates(column: TextColumn) -> str | None:
 
 
 def _share(column: TextColumn, are: Any) -> float:
-    """Return the share of rows whose text is of a kind, of those that have one."""
     return float(np.mean(np.array(are)[column.codes[column.codes >= 0]]))
 
 
@@ -221,11 +219,13 @@ class EncodedColumn(NamedTuple):
 
 
 def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
-    """Return what a column says in a role."""
-    if role == NUMBER and isinstance(column, np.ndarray) and column.dtype.kind == "f":
-        return EncodedColumn(numbers=np.asarray(column, np.float64)[None])
     if role == NUMBER:
-        return EncodedColumn(numbers=_convert_column(name, role, column)[None])
+        is_ready = isinstance(column, np.ndarray) and column.dtype.kind == "f"
+        numbers = column if is_ready else _convert_column(name, role, column)
+        numbers = np.asarray(numbers, np.float64)[None]
+        if not np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= MAX_ABS_VALUE:
+            raise _size_error(name, numbers)
+        return EncodedColumn(numbers=numbers)
     if role in DATES:
         seconds = _convert_column(name, role, column)
         day = 2.0 * np.pi * np.mod(seconds, _DAY_SECONDS) / _DAY_SECONDS
@@ -268,7 +268,19 @@ def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -
         codes = np.where(np.isnan(numbers), np.int32(-1), second.codes)
         return EncodedColumn(second.parts, codes=codes, factors=np.nan_to_num(numbers))
     assert second.numbers is not None
-    return EncodedColumn(numbers=first.numbers * second.numbers)
+    products = first.numbers * second.numbers
+    if not np.fmax.reduce(np.abs(products), axis=None, initial=0.0) <= MAX_ABS_VALUE:
+        raise _size_error(f"{a}:{b}", products)
+    return EncodedColumn(numbers=products)
+
+
+def _size_error(name: str, numbers: Array) -> InvalidInputError:
+    bad = numbers.flat[np.nanargmax(np.abs(numbers))]
+    problem = "is not finite" if np.isinf(bad) else "is too large to compute with"
+    return InvalidInputError(
+        f"column {name!r} has {bad:g}, which {problem}; leave such values out, scale them, or give "
+        "the column the role category"
+    )
 
 
 def _convert_column(name: str, role: str, column: Column) -> Array:
@@ -292,7 +304,6 @@ def _convert_column(name: str, role: str, column: Column) -> Array:
 
 
 def place_of(text: str) -> int:
-    """Return the place of a category in a wide model."""
     from sklearn.utils import murmurhash3_32
 
     return int(murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)) % HASHED

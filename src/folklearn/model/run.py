@@ -176,7 +176,6 @@ class Score:
 
     @classmethod
     def of(cls, dataset: ModelDataset) -> "Score":
-        """Score all rows of a dataset that have a label."""
         totals = np.zeros(5)
         for rows in dataset.rows():
             totals += cls.totals(rows, dataset.predict(rows))
@@ -195,7 +194,6 @@ class Score:
 
     @classmethod
     def of_totals(cls, totals: Array) -> "Score":
-        """Return the averages of totals that were added up."""
         n, loss, weight, wrong, unknown = totals.tolist()
         average = loss / weight if weight > 0.0 else math.nan
         return cls(int(n), average, wrong / n if n else math.nan, int(unknown))

@@ -86,7 +86,6 @@ class ModelSummary:
         importance: bool = True,
         speed: str = "",
     ) -> "ModelSummary":
-        """Summarise a model, with its metrics or those of its last rows."""
         metrics = model.metrics if metrics is None else metrics
         certificate, pipeline = model.certificate(), model.pipeline
         windows = [window for window in model.windows() if window.weight > 0.0]
@@ -154,7 +153,6 @@ class ModelSummary:
 
     @property
     def overview(self) -> list[str]:
-        """Sentences on accuracy, loss, what is proven, and drift."""
         return [self.accuracy, self.loss, *self.claims, self.drift, *self.notes]
 
     @cached_property
@@ -187,19 +185,16 @@ class ModelSummary:
 
     @cached_property
     def drift(self) -> str:
-        """Whether the loss of the last eighth of the rows differs from that before."""
         return describe_drift(self.segments)
 
     @property
     def attention(self) -> list[str]:
-        """What needs attention: classes, columns, and warnings."""
         by_class = zip(self.labels, self.metrics.by_class(), strict=False)
         problems = describe_problems(by_class, self.columns, self.metrics.n_rows)
         return [*problems, *self.warnings]
 
     @property
     def worst_confusion(self) -> str:
-        """Which class was predicted as which other one most often."""
         wrong = self.metrics.confusion
         np.fill_diagonal(wrong, 0)
         if not wrong.any():
@@ -234,7 +229,6 @@ class ModelSummary:
 
     @property
     def has_segment_bounds(self) -> bool:
-        """Whether there are lower bounds of segments."""
         return any(math.isfinite(segment["lower_bound"]) for segment in self.segments)
 
     @cached_property
@@ -251,7 +245,6 @@ class ModelSummary:
 
     @property
     def importance(self) -> list[tuple[str, float]]:
-        """The columns by importance, the largest first."""
         explanation = self.explanation
         return [] if explanation is None else explanation.top_columns(_MAX_TABLE_COLUMNS)
 
@@ -307,11 +300,7 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
 
 
 def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
-    """Compare the loss of the last eighth of the rows with that of the three eighths before.
-
-    They differ if their means are more than three standard errors apart, by the spread of the
-    segments.
-    """
+    """Compare the last eighth of the rows with the three eighths before, by standard errors."""
     n_rows = segments[-1]["stop"] if segments else 0
     starts = [segment["start"] / n_rows for segment in segments]
     first, last = np.searchsorted(starts, [_HALF, _RECENT]).tolist()
@@ -336,7 +325,6 @@ def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
 def describe_problems(
     classes: Iterable[tuple[object, Any]], columns: Iterable[Any], n_rows: int
 ) -> list[str]:
-    """Return what needs attention in records by class and by column."""
     problems = []
     for label, record in classes:
         if record.n_rows >= _MIN_ROWS_OF_CLASS and record.recall < _LOW_RECALL:

@@ -5,6 +5,7 @@ too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,8 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Types of columns, and what messages say of them.
 _FEATURES = (*_INTEGERS, "boolean", "float", "double"), "features must be numbers"
 _SEQUENCE = _INTEGERS, "sequence numbers must be whole numbers"
-_LABELS = (
-    (*_INTEGERS, "string", "boolean", "double"),
-    "labels must be text, numbers or truth values",
-)
+_LABEL_TYPES = *_INTEGERS, "string", "boolean", "double"
+_LABELS = _LABEL_TYPES, "labels must be text, numbers or truth values"
 
 
 def audit(
@@ -144,7 +143,7 @@ def fit(
     progress : called with the number of passes made, after each; there are tens of them.
     settings : of the `Model`.
     """
-    special = [label, *([] if weight is None else [weight])]
+    special = [label] if weight is None else [label, weight]
     types = _check_columns(df, [*(features or ()), *special], {label: _LABELS})
     names = [name for name in types if name not in special] if features is None else list(features)
     table = df.select(*(_column(name) for name in [*names, *special])).where(
@@ -236,21 +235,20 @@ def learn_keyed(
     )
 
 
+@dataclass(eq=False)
 class _KeyedProcessor:
     """Folds the events of a key into its model: a `StatefulProcessor` of Spark."""
 
-    def __init__(
-        self, key: str, sequence: str, label: str, weight: str | None, settings: Mapping[str, Any]
-    ) -> None:
-        self.key, self.sequence, self.label, self.weight = key, sequence, label, weight
-        self.settings = dict(settings)
+    key: str
+    sequence: str
+    label: str
+    weight: str | None
+    settings: dict[str, Any]
 
     def init(self, handle: Any) -> None:
-        """Open the state in a worker."""
         self._state = handle.getValueState(_STATE, "state binary, last bigint")
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
-        """Learn all events of a key in a micro-batch."""
         state, last = self._state.get() if self._state.exists() else (None, None)
         new: list[Any] = []
         for row in sorted(rows, key=self._order):
@@ -336,7 +334,6 @@ def _column(name: str) -> Any:
 
 
 def _matrix(batch: Any, names: Iterable[str]) -> Array:
-    """Return columns of an Arrow batch as a matrix."""
     columns = [batch[name].to_numpy(zero_copy_only=False) for name in names]
     return np.stack(columns, axis=1).astype(np.float64)
 
@@ -344,10 +341,7 @@ def _matrix(batch: Any, names: Iterable[str]) -> Array:
 def _check_columns(
     df: Any, names: Iterable[str], rules: Mapping[str, tuple[Sequence[str], str]]
 ) -> dict[str, str]:
-    """Return the type of every column of a data frame of Spark that has the named ones.
-
-    `rules` are types that a column may have, and what else to say.
-    """
+    """Return the type of every column; `rules` are types that one may have, and what to say."""
     if not hasattr(df, "sparkSession"):
         raise InvalidInputError(f"expected a data frame of Spark, got {type(df).__name__}")
     types = dict(df.dtypes)
@@ -363,7 +357,6 @@ def _check_columns(
 
 
 def _check_missing(df: Any, names: Iterable[str]) -> None:
-    """Raise for a table with missing values in some columns."""
     functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     wanted = list(dict.fromkeys(names))
     gaps = [functions.count_if(_column(name).isNull()) for name in wanted]
@@ -376,7 +369,6 @@ def _check_missing(df: Any, names: Iterable[str]) -> None:
 
 
 def _check_same_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
-    """Raise for a label that has no column of predictions."""
     for (value,) in df.select(_column(label)).distinct().collect():
         if value is not None and value not in labels:
             raise InvalidInputError(

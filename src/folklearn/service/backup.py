@@ -11,15 +11,12 @@ from folklearn.service import journal
 from folklearn.service.events import decode_event
 from folklearn.service.keys import KEY_FILE, Keys
 
-_BODY = 6  # column of an event
-
 
 def backup(folder: Path, target: Path) -> int:
     """Copy journal and keys into a new folder, while they are in use; return how many events.
 
-    Snapshots are left out: they are a cache, and the copy is recovered by replaying its journal.
-    What is returned from was read back, every page and every row. Otherwise nothing is left of the
-    copy, and the error names the file that is to blame.
+    Not the snapshots, which are a cache. Every page and row of the copy was read back; otherwise
+    nothing is left of it, and the error names the file that is to blame.
     """
     if not (folder / journal.NAME).exists():
         raise InvalidInputError(f"{folder} is no folder of a service: there is no {journal.NAME}")
@@ -45,11 +42,18 @@ def _copy(folder: Path, target: Path) -> int:
     committed = journal.last_committed(folder)  # before the copy, which may hold more
     if (folder / KEY_FILE).exists():
         journal.replace_file(target / KEY_FILE, (folder / KEY_FILE).read_bytes())
-    _copy_pages(folder / journal.NAME, target / journal.NAME)
+    (target / journal.NAME).touch(mode=0o600)
+    with (  # page by page: a plain copy would miss the WAL
+        closing(journal.open_database(folder / journal.NAME, read_only=True)) as old,
+        closing(journal.open_database(target / journal.NAME)) as new,
+    ):
+        # Before the first page: pages that SQLite writes early, because its cache is full, would
+        # else keep the checksums that they had in the source's WAL.
+        journal.reserve_checksums(new)
+        new.execute("PRAGMA user_version=1")
+        with new.backup("main", old, "main") as pages:
+            pages.step()
     with closing(journal.Journal(target)) as copy:
-        with copy.transaction():
-            copy.db.execute("DELETE FROM snapshot")
-        copy.checkpoint()
         n_events: int = copy.last
     journal.sync_folder(target)
     read_pages(target / journal.NAME)
@@ -58,21 +62,6 @@ def _copy(folder: Path, target: Path) -> int:
     if n_events < committed:
         raise StateFileError(f"it ends with event {n_events}, but event {committed} was committed")
     return n_events
-
-
-def _copy_pages(source: Path, target: Path) -> None:
-    """Copy a database by SQLite, page by page: a plain copy would miss its WAL."""
-    target.touch(mode=0o600)
-    with (
-        closing(journal.open_database(source, read_only=True)) as old,
-        closing(journal.open_database(target)) as new,
-    ):
-        # Before the first page: pages that SQLite writes early, because its cache is full, would
-        # else keep the checksums that they had in the source's WAL.
-        journal.reserve_checksums(new)
-        new.execute("PRAGMA user_version=1")
-        with new.backup("main", old, "main") as pages:
-            pages.step()
 
 
 def read_pages(path: Path) -> None:
@@ -87,16 +76,13 @@ def read_pages(path: Path) -> None:
 
 
 def read_rows(path: Path) -> None:
-    """Read every index and every row of a journal, events as events; raise if one is bad."""
+    """Read every page, index and event of a journal, which may be in use; raise if one is bad."""
     with closing(journal.open_database(path, read_only=True)) as db:
         problems = db.execute("PRAGMA integrity_check(1)").fetchall()
         if problems != [("ok",)]:
             raise StateFileError(str(problems[0][0]))
-        tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-        for (table,) in tables:
-            for row in db.execute(f'SELECT * FROM "{table}"'):
-                if table == "event":
-                    decode_event(row[_BODY])
+        for (body,) in db.execute("SELECT body FROM event"):
+            decode_event(body)
 
 
 def _blame(folder: Path, target: Path, error: BaseException) -> str:

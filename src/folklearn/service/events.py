@@ -7,8 +7,9 @@ of an event in the journal.
 """
 
 import os
-import threading
 import time
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
@@ -30,13 +31,7 @@ class DerivedAnswer(Answer):
 
 
 class RefusedError(FolklearnError):
-    """A request that is not done; nothing has changed.
-
-    Attributes
-    ----------
-    status : of HTTP.
-    retry_after : seconds after which a repetition may succeed, None if it cannot.
-    """
+    """A request that is not done; with `retry_after` a repetition after so many seconds may be."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
         super().__init__(sentence)
@@ -44,7 +39,6 @@ class RefusedError(FolklearnError):
 
     @property
     def answer(self) -> Answer:
-        """The refusal as an answer."""
         body: dict[str, Any] = {"status": self.status, "detail": str(self)}
         if self.retry_after is not None:
             body["retry_after"] = self.retry_after
@@ -53,8 +47,8 @@ class RefusedError(FolklearnError):
 
 # The limits of lengths may be raised and never lowered: journals are read with these types.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Cell = str | Int64 | float | bool | None
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LETTERS)]
+_ClassName = Annotated[str, msgspec.Meta(max_length=MAX_LABEL_LETTERS)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LETTERS)]
 Row = dict[_Name, _Text | Int64 | float | bool | None]
 _LabelText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LABEL_LETTERS)]
@@ -79,20 +73,17 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """
 
     learner: str = "auto"
-    roles: dict[str, str] = {}
-    crosses: list[tuple[str, str]] = []
-    classes: list[str | Int64 | float | bool] = []
-    class_weight: dict[str, float] | None = None
-    settings: dict[str, Cell] = {}
+    roles: dict[_Name, str] = {}
+    crosses: list[tuple[_Name, _Name]] = []
+    classes: list[_ClassName | Int64 | float | bool] = []
+    class_weight: dict[_ClassName, float] | None = None
+    settings: dict[str, str | Int64 | float | bool | None] = {}
     windows: bool = True
     wait: _Seconds | None = None
-    default: Cell = None
-    actions: list[str] = []
-    context: dict[str, str | list[str]] = {}
+    default: _ClassName | Int64 | float | bool | None = None
+    actions: list[_Name] = []
+    context: dict[_Name, str | list[_Name]] = {}
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-
-
-# Requests that are not events.
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -116,9 +107,6 @@ class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     at_least: int = 0
 
 
-# Events.
-
-
 class JournalEvent(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
@@ -136,14 +124,11 @@ class ModelSize(NamedTuple):
 
 
 class CreateEvent(JournalEvent, frozen=True, tag="created"):
-    """The first event of a model: its configuration, and the size that it may grow to.
-
-    `file` holds a model that `Model.save` wrote, to begin with.
-    """
+    """The first event of a model: its configuration, and the size that it may grow to."""
 
     config: Config
     limits: ModelSize
-    file: bytes | None = None
+    file: bytes | None = None  # a model that `Model.save` wrote, to begin with
 
 
 class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
@@ -180,20 +165,12 @@ class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     items: list[LabelEvent]
 
 
-class RefusedItem(msgspec.Struct, frozen=True, array_like=True):
-    """An item of a request that is not learned: its index, a status of HTTP, and the reason."""
-
-    index: int
-    status: int
-    detail: str
-
-
 class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
     """The labels of a request, None for those that `already` were learned, or are `refused`."""
 
     items: list[LabelEvent | None]
     already: int = 0
-    refused: list[RefusedItem] = []
+    refused: list[dict[str, int | str]] = []  # item (its index), status, detail: as in the answer
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
@@ -226,23 +203,12 @@ class DeleteEvent(JournalEvent, frozen=True, tag="deleted"):
     """The last event of a model."""
 
 
-AnyEvent = (
-    CreateEvent
-    | PredictionEvent
-    | LabelEvent
-    | LabelsEvent
-    | RefusalEvent
-    | DecisionEvent
-    | RewardEvent
-    | ExpiryEvent
-    | DeleteEvent
-)
 ChangeRequest = (
     PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
 )
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decoder = msgspec.msgpack.Decoder(AnyEvent)
+_decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__()))
 
 
 def decode_event(content: bytes) -> Any:
@@ -253,19 +219,7 @@ def decode_event(content: bytes) -> Any:
         raise RefusedError(422, str(error)) from None
 
 
-_id_lock = threading.Lock()
-_last_stamp = 0
-
-
 def new_id() -> UUID:
-    """Return a new UUID of version 7, above all that this process has made.
-
-    Time ordered, because an index over random keys is several times slower to write.
-    """
-    global _last_stamp
-    with _id_lock:
-        _last_stamp = max(time.time_ns() // 1_000_000 << 12, _last_stamp + 1)
-        stamp = _last_stamp
-    random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
-    milliseconds, counter = stamp >> 12, stamp & 0xFFF
-    return UUID(int=milliseconds << 80 | 7 << 76 | counter << 64 | 2 << 62 | random)
+    """Return a new UUID of version 7: an index over keys without time is slower to write."""
+    random = int.from_bytes(os.urandom(10)) & ~(0xF << 76 | 3 << 62)
+    return UUID(int=time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62 | random)

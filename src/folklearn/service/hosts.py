@@ -11,96 +11,64 @@ from uuid import UUID
 import msgspec
 
 from folklearn.errors import FolklearnError
-from folklearn.service.events import (
-    Answer,
-    ChangeRequest,
-    CreateEvent,
-    DecisionEvent,
-    ExpiryEvent,
-    LabelEvent,
-    LabelsEvent,
-    LabelsRequest,
-    PredictionsRequest,
-    RefusalEvent,
-    RefusedError,
-    RefusedItem,
-    RewardEvent,
-    new_id,
-)
+from folklearn.service import events, states
+from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
 from folklearn.service.journal import Entry, Journal, ModelRow
-from folklearn.service.states import (
-    ClassifierState,
-    FindEntry,
-    Item,
-    ModelState,
-    NamedAgent,
-    labels_answer,
-    read_items,
-)
+from folklearn.service.states import ClassifierState, FindEntry, Item, ModelState, NamedAgent
 
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
-# Times the memory limit that a start may take: a model is now larger, now smaller, and bounds of
-# what events may add are not tight. What is left of it is for all but the largest.
-START_FACTOR, _OTHERS_START_FACTOR = 2.0, 3.0
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
 _PUBLISH_INTERVAL_FACTOR = 5.0  # times its cost that must lie between two publications
 
 
 class PublishedModel:
-    """Immutable copy of a model at a version; of an agent there is none.
-
-    `n_bytes_of_answer` is an upper bound on the prediction of one row as JSON.
-    """
+    """Immutable copy of a model at a version; of an agent there is none."""
 
     def __init__(self, version: int, model: Any) -> None:
         self.version, self.model = version, model
         self.labels = () if model is None else model.labels
+        # An upper bound on the prediction of one row as JSON.
         self.n_bytes_of_answer = 2 * len(msgspec.json.encode(self.labels))
         self.n_bytes_of_answer += _BYTES_PER_PREDICTED_LABEL * (1 + len(self.labels))
 
 
 class Memory:
-    """Bytes that all models of a folder and their published copies take, against a limit.
+    """Bytes that models, by tenant and name, and their published copies take, against a limit."""
 
-    Attributes
-    ----------
-    limit : bytes, approximate.
-    n_bytes : taken now, with those that events under way may add.
-    hosts : models by tenant and name.
-    """
+    # Times the limit that a start may take: a model is now larger, now smaller, and bounds of what
+    # events may add are not tight. What is left of it is for all but the largest.
+    START_FACTOR, OTHERS_START_FACTOR = 2.0, 3.0
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.n_bytes = limit, 0
+        self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes taken now, about, with those that events under way may add."""
+        hosts = [*self.hosts.values()]  # at once: other threads ask too
+        return sum(host.n_bytes + host.n_coming + host.n_pending for host in hosts)
+
     def has_room(self, n_more: int, factor: float = 1.0) -> bool:
-        """Tell whether n_more bytes are within the limit times a factor."""
         if self.n_bytes + n_more > factor * self.limit:
             for host in self.hosts.values():
                 if host.n_coming:
                     host.measure()
         return self.n_bytes + n_more <= factor * self.limit
 
-    def remove(self, host: "ModelHost") -> None:
-        """Forget a deleted model, and give back what it took."""
-        del self.hosts[host.row.tenant, host.row.name]
-        self.n_bytes -= host.n_bytes + host.n_coming + host.n_pending
-
     def check(self, tenant: str, n_more: int = 0) -> None:
-        """Raise if there is no room for n_more bytes."""
         if not self.has_room(n_more):
             raise RefusedError(503, self.in_words(tenant, n_more), retry_after=60)
 
     @property
     def largest(self) -> "ModelHost | None":
-        """The model that takes most."""
         return max(self.hosts.values(), key=lambda host: host.n_bytes, default=None)
 
     def in_words(self, tenant: str | None, n_more: int = 0) -> str:
         """Say what takes the memory, to a tenant or, with None, to the operator."""
-        text = f"models take {_format_megabytes(self.n_bytes)} of {_format_megabytes(self.limit)}"
+        text = f"models take {self.n_bytes / 1e6:,.0f} MB of {self.limit / 1e6:,.0f} MB"
         if n_more:
-            text += f", and this might take {_format_megabytes(n_more)} more"
+            text += f", and this might take {n_more / 1e6:,.0f} MB more"
         largest = self.largest
         if largest is not None:
             name = largest.row.name
@@ -108,29 +76,18 @@ class Memory:
                 name += f" of tenant {largest.row.tenant}"
             elif largest.row.tenant != tenant:
                 name = "of another tenant"
-            text += f"; the largest is {name}, with {_format_megabytes(largest.n_bytes)}"
+            text += f"; the largest is {name}, with {largest.n_bytes / 1e6:,.0f} MB"
         return f"{text}: nothing is learned before a model is deleted, or --memory is raised"
-
-
-def _format_megabytes(n_bytes: float) -> str:
-    return f"{n_bytes / 1e6:,.0f} MB"
 
 
 class ModelHost:
     """A model that the writer changes, and the published copy that all requests read.
 
-    Attributes
-    ----------
-    version : the number of the last event that is in the state.
-    changed : its time, in milliseconds since 1970.
-    published : renewed from time to time, so that predictions never wait for the writer.
-    may_publish : time (monotonic) from which it may be renewed.
-    replay_seconds : approximate time that applying the events since the last snapshot took.
-    n_bytes : memory that state and published copy took when they were measured.
-    n_coming, n_pending : bytes that events since then may have added; that those may add which
-        are not applied yet.
-    why_held : where a restart had no room for all events, why this is an earlier version; such a
-        model is read, and learns nothing.
+    `version` is the number of the last event in the state, `changed` its time. From `may_publish`
+    on (monotonic) the copy may be renewed. `replay_seconds` is what the events since the last
+    snapshot took. Of memory `n_bytes` were measured; `n_coming` may have been added since, and
+    `n_pending` may be by events that are not applied yet. `why_held` says why a restart had no room
+    for all events: such a model is read, and learns nothing.
     """
 
     def __init__(
@@ -142,28 +99,23 @@ class ModelHost:
         self.version, self.changed = last.seq, last.time
         self.is_agent = bool(created.config.actions)
         self.published = PublishedModel(self.version, state.copy_to_predict())
-        self.may_publish = 0.0
+        self.may_publish = self.replay_seconds = 0.0
         self.why_held = ""
-        self.n_bytes = self.n_coming = self.n_pending = 0
+        self.n_bytes, self.n_coming, self.n_pending = state.n_bytes, 0, 0
         memory.hosts[row.tenant, row.name] = self
-        self.measure()
-        self.replay_seconds = 0.0
 
     def hold(self) -> None:
-        """Stay at this version."""
         self.why_held = (
             f"the model {self.row.name} is shown as of event {self.version}: with later ones all "
-            f"models would take more than {_format_megabytes(self.memory.limit)}. It learns "
-            "nothing; delete it, or stop the service and start it with more --memory"
+            f"models would take more than {self.memory.limit / 1e6:,.0f} MB. It learns nothing; "
+            "delete it, or stop the service and start it with more --memory"
         )
 
     @property
     def is_published(self) -> bool:
-        """Whether the published copy is of the present version."""
         return self.published.version == self.version
 
     def publish(self) -> None:
-        """Replace the published copy by one of the present version."""
         began = time.monotonic()
         if self.is_published:
             return
@@ -173,24 +125,17 @@ class ModelHost:
         self.may_publish = ended + _PUBLISH_INTERVAL_FACTOR * (ended - began)
 
     def measure(self) -> None:
-        """Measure how much memory is taken now."""
-        n_before = self.n_bytes + self.n_coming
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
-        if self in self.memory.hosts.values():  # else it was deleted
-            self.memory.n_bytes += self.n_bytes - n_before
 
     def reserve(self, n_bytes: int) -> None:
-        """Count bytes that an event may add; raise if there is no room for them."""
         self.memory.check(self.row.tenant, n_bytes)
         self.n_pending += n_bytes
-        self.memory.n_bytes += n_bytes
 
     def expect_labels(self, items: Sequence[Item]) -> dict[int, str]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
 
-        All are refused if there is no room for the others among all models. A label that makes the
-        model too large now does so later, whatever comes before it, because a model only grows:
-        the journal needs not hold it.
+        What makes the model too large now does so later, because it only grows: the journal needs
+        not hold it.
         """
         state = self.state
         if not isinstance(state, ClassifierState) or not items:
@@ -201,13 +146,13 @@ class ModelHost:
             if n_more and not self.memory.has_room(_N_COPIES * n_more):
                 n_more = state.count_bytes_added(items, exactly=True)
         except FolklearnError:
-            n_more = 0
             for index, item in enumerate(items):
                 try:
-                    n_more += state.check_growth([item])
+                    state.check_growth([item])
                 except FolklearnError as error:
                     refused[index] = str(error)
-            n_more = min(n_more, state.n_bytes_left)
+            kept = [item for index, item in enumerate(items) if index not in refused]
+            n_more = state.count_bytes_added(kept)
         if n_more:
             self.reserve(_N_COPIES * n_more)
         return refused
@@ -216,17 +161,14 @@ class ModelHost:
         """Tell whether a replay may apply an event; reserve what it may add."""
         if not isinstance(self.state, ClassifierState):
             return True
-        items = read_items(self.state.labels_in(entry.event), find)
-        if not items:
-            return True
+        memory, items = self.memory, states.read_items(self.state.labels_in(entry.event), find)
         for exactly in (False, True):
             with suppress(FolklearnError):  # which is refused again
                 n_more = _N_COPIES * self.state.count_bytes_added(items, exactly=exactly)
-                is_largest = self.memory.largest in (None, self)
-                factor = START_FACTOR if is_largest else _OTHERS_START_FACTOR
-                if self.memory.has_room(n_more, factor):
+                is_largest = memory.largest in (None, self)
+                factor = memory.START_FACTOR if is_largest else memory.OTHERS_START_FACTOR
+                if not n_more or memory.has_room(n_more, factor):
                     self.n_coming += n_more
-                    self.memory.n_bytes += n_more
                     return True
         return False
 
@@ -235,19 +177,15 @@ class Change(NamedTuple):
     """A request to change a model, as it waits for the writer, with its Idempotency-Key."""
 
     host: ModelHost
-    request: ChangeRequest
+    request: events.ChangeRequest
     key: str | None = None
-
-
-Prepared = Entry | Answer
-AddEvent = Callable[..., Entry]  # to the journal
 
 
 class TooEarlyError(Exception):
     """The event of a change depends on the outcome of events that are not yet applied."""
 
 
-def prepare(change: Change, journal: Journal, now: int) -> Prepared:
+def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
     """Add the event of a change to the journal; or add nothing, and answer or refuse."""
     host, request, key = change
     digest = None
@@ -267,46 +205,52 @@ def prepare(change: Change, journal: Journal, now: int) -> Prepared:
     state, wait = host.state, host.config.wait
     due = None if wait is None else now + round(1000 * wait)
     match request:
-        case LabelEvent():
-            return _prepare_label(change, request, journal, add)
-        case LabelsRequest(items=items):
+        case LabelEvent(label, row, id):
+            waiting = []
+            if id is not None:
+                asked, answer = _find_waiting(journal, host, request)
+                if answer is not None:
+                    return answer
+                waiting, row = [asked], journal.entry(asked).event.row
+            for reason in host.expect_labels([(row or {}, label)]).values():
+                if key is None:
+                    raise RefusedError(422, reason)
+                return add(events.RefusalEvent(422, reason))  # the key is used
+            return add(request, outcome_of=waiting)
+        case events.LabelsRequest(items=items):
             return _prepare_labels(change, items, journal, add)
-        case PredictionsRequest(items=predictions):
+        case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
-        case DecisionEvent(context=context):
+        case events.DecisionEvent(context=context):
             assert isinstance(state, NamedAgent)
             state.encode_context(context)  # or else it would wait for a reward
             host.reserve(state.n_bytes_of_decision)
-            return add(request, id=new_id(), due=due)
-        case RewardEvent():
+            return add(request, id=events.new_id(), due=due)
+        case events.RewardEvent():
             asked, answer = _find_waiting(journal, host, request)
             return answer or add(request, outcome_of=[asked])
-        case ExpiryEvent(ids=ids):
+        case events.ExpiryEvent(ids=ids):
             if isinstance(state, ClassifierState):
-                host.expect_labels(read_items(state.labels_in(request), journal.entry_of))
+                host.expect_labels(states.read_items(state.labels_in(request), journal.entry_of))
             return add(request, outcome_of=[journal.entry_of(id).seq for id in ids])
 
 
 def _repeat_answer(journal: Journal, seq: int) -> Answer:
-    """Return the answer that was given to an event before."""
     if seq > journal.before:
         raise TooEarlyError
     content = journal.answer(seq)
     if content is not None:
         return Answer(*msgspec.json.decode(content))
     event = journal.entry(seq).event
-    if isinstance(event, LabelsEvent):
-        return labels_answer(seq, event)
+    if isinstance(event, events.LabelsEvent):
+        return states.labels_answer(seq, event)
     return Answer(200, {"event": seq, "learned": 1})
 
 
 def _find_waiting(
-    journal: Journal, host: ModelHost, event: LabelEvent | RewardEvent
+    journal: Journal, host: ModelHost, event: LabelEvent | events.RewardEvent
 ) -> tuple[int, Answer | None]:
-    """Return the event that waits for a label or reward, and the answer if it has come before.
-
-    Raise if there is none, if the outcome was another one, or this one comes too late.
-    """
+    """Return the event that waits for a label or reward, and the answer if it has come before."""
     what, id = "label" if isinstance(event, LabelEvent) else "reward", event.id
     assert id is not None
     numbers = journal.find_waiting(host.number, id)
@@ -322,31 +266,17 @@ def _find_waiting(
     if outcome > journal.before:
         raise TooEarlyError
     earlier = journal.entry(outcome).event
-    if isinstance(earlier, ExpiryEvent):
+    if isinstance(earlier, events.ExpiryEvent):
         over = "the model waits no longer" if what == "label" else "the default was taken"
         raise RefusedError(410, f"the {what} of {id} came too late: {over}")
-    if event not in (earlier.items if isinstance(earlier, LabelsEvent) else [earlier]):
+    if event not in (earlier.items if isinstance(earlier, events.LabelsEvent) else [earlier]):
         raise RefusedError(409, f"another {what} of {id} was learned before")
     return asked, Answer(200, {"event": outcome, "learned": 0, "already": 1})
 
 
-def _prepare_label(change: Change, label: LabelEvent, journal: Journal, add: AddEvent) -> Prepared:
-    waiting, row = [], label.row
-    if label.id is not None:
-        asked, answer = _find_waiting(journal, change.host, label)
-        if answer is not None:
-            return answer
-        waiting, row = [asked], journal.entry(asked).event.row
-    for reason in change.host.expect_labels([(row or {}, label.label)]).values():
-        if change.key is None:
-            raise RefusedError(422, reason)
-        return add(RefusalEvent(422, reason))  # the key is used
-    return add(label, outcome_of=waiting)
-
-
 def _prepare_labels(
-    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: AddEvent
-) -> Prepared:
+    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: Callable[..., Entry]
+) -> Entry | Answer:
     """Keep the labels that can be learned; those learned before are counted, others refused."""
     host = change.host
     items: list[LabelEvent | None] = [*labels]
@@ -365,14 +295,14 @@ def _prepare_labels(
                     waiting[label.id] = asked
         except RefusedError as refusal:
             items[index] = None
-            refused.append(RefusedItem(index, refusal.status, str(refusal)))
+            refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
-    for at, reason in host.expect_labels(read_items(items, journal.entry_of)).items():
+    for at, reason in host.expect_labels(states.read_items(items, journal.entry_of)).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)
         items[index] = None
-        refused.append(RefusedItem(index, 422, reason))
-    event = LabelsEvent(items, n_already, refused)
+        refused.append({"item": index, "status": 422, "detail": reason})
+    event = events.LabelsEvent(items, n_already, refused)
     if indices and not any(items) and change.key is None:
-        return labels_answer(host.version, event)
+        return states.labels_answer(host.version, event)
     return add(event, outcome_of=waiting.values())

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -13,14 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from folklearn import __version__
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.events import (
-    Answer,
-    ChangeRequest,
-    Config,
-    DecisionEvent,
-    RefusedError,
-    RewardEvent,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, RefusedError
+from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
 
@@ -30,28 +26,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("folklearn.service")
 
 _FREE_BYTES = 65_536  # of a request or an answer, so that small ones pass while large ones wait
+_BYTES_PER_REQUEST, _BYTES_PER_CELL = 500, 200  # as objects, while it waits
 
 
 @dataclass
 class Call:
-    """A request, with what becomes known of it: its key, its model, its content.
-
-    Attributes
-    ----------
-    host : `ModelHost`, where the path names a model that exists.
-    n_bytes : of the content.
-    n_traffic : bytes that it holds of the traffic of large requests and answers.
-    """
+    """A request, with what becomes known of it: its key, its model, its content."""
 
     service: "Service"
     name: str
     headers: dict[bytes, bytes]
     key: Key = NO_KEY
-    host: Any = None
+    host: Any = None  # `ModelHost`, where the path names a model that exists
     body: Any = None
-    n_bytes: int = 0
-    idempotency_key: str | None = None
-    n_traffic: int = 0
+    n_bytes: int = 0  # of the content
+    n_waiting_bytes: int = 0  # of it while it waits, about
+    n_traffic: int = 0  # bytes that it holds of the traffic of large requests and answers
 
     def take_traffic(self, n_bytes: int) -> None:
         """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
@@ -68,47 +58,35 @@ class Call:
             self.n_traffic += n_more
 
 
-Handler = Callable[[Call], Awaitable[Any]]
-
-
 @dataclass(frozen=True)
 class Endpoint:
     """One route of the service.
 
-    Attributes
-    ----------
-    path : with ``{name}`` for the name of a model.
-    scope : that the key must have; None if no key is needed.
-    body : type of the content, None if there is none. It says whether the model must exist, must
-        be an agent, and whether an Idempotency-Key is heeded.
+    Without a handler its content is a change of a model: the writer answers it, and an
+    Idempotency-Key is heeded.
     """
 
     method: str
-    path: str
-    scope: Any
-    handler: Handler
-    body: Any = None
-
-    @property
-    def repeats(self) -> bool:
-        """Whether an Idempotency-Key is heeded."""
-        return self.body in get_args(ChangeRequest)
+    path: str  # with {name} for the name of a model
+    scope: Any  # that the key must have; None if no key is needed
+    handler: Callable[[Call], Awaitable[Any]] | None
+    body: Any = None  # type of the content, by which the model must exist, and be an agent
 
 
 class EndpointApp:
-    """An endpoint as an application of ASGI."""
-
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
-        self._repeats, self._has_body = endpoint.repeats, endpoint.body not in (None, Config)
-        self._is_agent = endpoint.body in (DecisionEvent, RewardEvent)
+        self._is_agent: bool | None = None  # None is for both kinds of models
+        if endpoint.body not in (None, events.Config):
+            self._is_agent = endpoint.body in (events.DecisionEvent, events.RewardEvent)
+        rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
+        self._rows = rows_in.get(endpoint.body)
         self._labels = endpoint.method, endpoint.path
         self._seconds = service.request_seconds.labels(*self._labels)
         self._answers: dict[int, Any] = {}  # counters by status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, and count the answer."""
         began = time.perf_counter()
         call = Call(self.service, scope["path_params"].get("name", ""), dict(scope["headers"]))
         try:
@@ -132,26 +110,31 @@ class EndpointApp:
                 what = f"on the model {name!r}" if name else "on all models of the tenant"
                 raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
         content = await read_body(receive, call.headers, service.limits.body, call)
-        call.n_bytes = len(content)
+        call.n_bytes = call.n_waiting_bytes = len(content)
+        call.n_waiting_bytes += _BYTES_PER_REQUEST + _BYTES_PER_CELL * content.count(b":")
         call.host = service.store.hosts.get((call.key.tenant, name))
-        if name and endpoint.body is not Config:
+        if name and endpoint.body is not events.Config:
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
-            if self._has_body and call.host.is_agent != self._is_agent:
-                hint = (
-                    "decides: ask /decide, and tell rewards to /reward"
-                    if call.host.is_agent
-                    else "predicts labels: send rows to /predict, and tell labels to /learn"
-                )
+            if self._is_agent not in (None, call.host.is_agent):
+                hint = "predicts labels: send rows to /predict, and tell labels to /learn"
+                if call.host.is_agent:
+                    hint = "decides: ask /decide, and tell rewards to /reward"
                 raise RefusedError(422, f"this model {hint}")
         if self._decoder is not None:
             call.body = self._decoder.decode(content)
-        if self._repeats and (repeat_key := call.headers.get(b"idempotency-key")) is not None:
-            text = repeat_key.decode("latin-1")
-            if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
+        if self._rows:
+            n, limit = len(getattr(call.body, self._rows)), service.limits.batch
+            if not 0 < n <= limit:
+                raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
+        if endpoint.handler is not None:
+            return await endpoint.handler(call)
+        key = None
+        if (header := call.headers.get(b"idempotency-key")) is not None:
+            key = header.decode("latin-1")
+            if not (0 < len(key) <= 64 and key.isascii() and key.isprintable()):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-            call.idempotency_key = text
-        return await endpoint.handler(call)
+        return await service.writer.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
 
     def _describe_error(self, error: Exception) -> Answer:
         status, sentence = 422, str(error)
@@ -176,7 +159,6 @@ class EndpointApp:
 async def read_body(
     receive: Receive, headers: dict[bytes, bytes], limit: int, call: Call | None = None
 ) -> bytearray:
-    """Return the content of a request; raise if it has more than limit bytes."""
     stated = headers.get(b"content-length", b"0")
     n_stated = int(stated) if stated.isdigit() else limit + 1
     content, has_more = bytearray(), True
@@ -194,11 +176,7 @@ async def read_body(
 
 
 async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
-    """Send an `Answer`, the content of one, or a response of Starlette; return its status.
-
-    One that is too long, or too much for the traffic, is refused; a client that reads nothing of
-    a long one is given up.
-    """
+    """Send an `Answer`, the content of one, or a response of Starlette; return its status."""
     if isinstance(answer, StreamingResponse):
         await answer(scope, receive, send)
         return answer.status_code
@@ -241,7 +219,6 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
 
 
 def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
-    """Raise if an answer is too long."""
     if n_bytes > limit:
         raise RefusedError(
             422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: {remedy}"
@@ -282,7 +259,6 @@ _IDEMPOTENCY_KEY = {
 
 
 def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI document as plain data."""
     types = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
@@ -291,9 +267,26 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         if component["properties"].pop("type", None) is not None:
             component["required"].remove("type")
     by_type = dict(zip(types, schemas, strict=True))
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
-        operation = _describe_operation(endpoint, by_type)
+        answers: dict[str, Any] = {
+            status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
+        }
+        for status in ("200", "201") if endpoint.body is events.Config else ("200",):
+            answers[status] = {"description": "Done"}
+        has_name, is_change = "{name}" in endpoint.path, endpoint.handler is None
+        operation: dict[str, Any] = {
+            "operationId": re.sub(r"\W+", "_", f"{endpoint.method}{endpoint.path}").strip("_"),
+            "summary": ((endpoint.handler or endpoint.body).__doc__ or "").partition("\n")[0],
+            "responses": answers,
+            "parameters": has_name * [_NAME] + is_change * [_IDEMPOTENCY_KEY],
+        }
+        if endpoint.scope is not None:
+            operation["security"] = [{"key": [endpoint.scope]}]
+        if endpoint.body is not None:
+            content = {"application/json": {"schema": by_type[endpoint.body]}}
+            operation["requestBody"] = {"required": True, "content": content}
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -304,25 +297,3 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _describe_operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    answers: dict[str, Any] = {
-        status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
-    }
-    for status in ("200", "201") if endpoint.body is Config else ("200",):
-        answers[status] = {"description": "Done"}
-    has_name = "{name}" in endpoint.path
-    operation: dict[str, Any] = {
-        "operationId": endpoint.handler.__name__,
-        "summary": (endpoint.handler.__doc__ or "").partition("\n")[0],
-        "responses": answers,
-        "parameters": has_name * [_NAME] + endpoint.repeats * [_IDEMPOTENCY_KEY],
-    }
-    if endpoint.scope is not None:
-        operation["security"] = [{"key": [endpoint.scope]}]
-    if endpoint.body is not None:
-        content = {"application/json": {"schema": schemas[endpoint.body]}}
-        operation["requestBody"] = {"required": True, "content": content}
-    return operation

@@ -1,9 +1,8 @@
-"""The event journal of a service folder (one SQLite file), and snapshots of models (files).
+"""The event journal of a service folder: one SQLite file.
 
 Every event is durable before it counts. WAL and synchronous=FULL: a commit that returned is on the
 disk. Every page carries a checksum (SQLite's cksumvfs), so damage is an error and never another
-model. One connection in one thread writes; others may read. Snapshots are a cache: one that is
-damaged is passed over, and the journal replayed from further back.
+model. One connection in one thread writes; others may read.
 
 `sys.audit("folklearn.after_commit")` and its like are where tests kill the process.
 """
@@ -16,15 +15,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import apsw
 import apsw.sqlite_extra
 
-from folklearn import serialization
 from folklearn.errors import StateFileError
-from folklearn.serialization import Record
 from folklearn.service.events import JournalEvent, decode_event, encode_event
 
 FORMAT = 1
@@ -34,8 +31,6 @@ _MAX_WAL_BYTES = 16_000_000  # that it may grow by before a checkpoint
 _BUSY_TIMEOUT_MS = 5_000  # while another process has the file
 _HEAD = struct.Struct("<QI")
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-SNAPSHOT_FOLDER = "snapshots"
-_N_KEPT_SNAPSHOTS = 2
 
 _TABLES = """
 CREATE TABLE model (
@@ -52,29 +47,19 @@ CREATE UNIQUE INDEX event_key ON event (model, key) WHERE key IS NOT NULL;
 CREATE TABLE asked (seq INTEGER PRIMARY KEY, model INTEGER NOT NULL, due INTEGER, told INTEGER);
 CREATE INDEX asked_due ON asked (due) WHERE told IS NULL AND due IS NOT NULL;
 CREATE INDEX asked_open ON asked (model) WHERE told IS NULL;
-CREATE TABLE snapshot (
-    model INTEGER NOT NULL, seq INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (model, seq)
-);
 """
 
 
 class Entry(NamedTuple):
-    """An event with its number in the journal.
-
-    Attributes
-    ----------
-    time : milliseconds since 1970.
-    id : issued with the event, for a label or reward that comes later.
-    skipped : why it is left out of every replay, None if it is not.
-    """
+    """An event with its number in the journal."""
 
     seq: int
     model: int
-    time: int
+    time: int  # milliseconds since 1970
     event: Any
-    id: UUID | None = None
+    id: UUID | None = None  # issued with the event, for a label or reward that comes later
     has_key: bool = False
-    skipped: str | None = None
+    skipped: str | None = None  # why it is left out of every replay
 
 
 class ModelRow(NamedTuple):
@@ -84,45 +69,6 @@ class ModelRow(NamedTuple):
     tenant: str
     name: str
     first: int
-
-
-class Snapshot(NamedTuple):
-    """A file with the state of a model after an event, and the digest of that state."""
-
-    model: int
-    seq: int
-    digest: str
-
-    def path(self, folder: Path) -> Path:
-        """Return the file."""
-        return folder / SNAPSHOT_FOLDER / f"{self.model}-{self.seq}.folk"
-
-    @classmethod
-    def write(cls, folder: Path, model: int, seq: int, record: Record) -> Self:
-        """Write the state of a model after an event; the file is durable when this returns."""
-        snapshot = cls(model, seq, record.digest)
-        (folder / SNAPSHOT_FOLDER).mkdir(mode=0o700, exist_ok=True)
-        replace_file(snapshot.path(folder), serialization.as_bytes(record))
-        return snapshot
-
-    def read(self, folder: Path) -> Record:
-        """Return the state; OSError or StateFileError if it is not as written."""
-        record = serialization.read(self.path(folder))
-        if record.digest != self.digest:
-            raise StateFileError(f"{self.path(folder)} holds another state")
-        return record
-
-
-@contextmanager
-def name_damaged_file(folder: Path) -> Iterator[None]:
-    """Turn errors of SQLite into one that names the file."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise StateFileError(
-            f"{folder / NAME} cannot be used: {error}. If the disk is well it is damaged: restore "
-            "it from a backup"
-        ) from None
 
 
 def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
@@ -138,7 +84,6 @@ def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
 
 
 def reserve_checksums(db: apsw.Connection) -> None:
-    """Let the pages of an empty database carry checksums."""
     reserved = ctypes.c_int(_CHECKSUM_BYTES)
     db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
 
@@ -146,12 +91,9 @@ def reserve_checksums(db: apsw.Connection) -> None:
 class Journal:
     """The events of all models of a folder.
 
-    Attributes
-    ----------
-    last, before : the number of the last event, now and when the transaction began.
-    answers_to_add : answers, by event, that do not follow from the event.
-    refused_ids : events, by id, whose label for that id was not learned: it waits again.
-        Both are outcomes of events already applied, and added by the next transaction.
+    `last` and `before` are the number of the last event, now and when the transaction began. The
+    next transaction adds what became of events: `answers_to_add`, by event, that do not follow from
+    it, and `refused_ids`, which wait again because the event did not teach their label.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -164,10 +106,10 @@ class Journal:
         if committed and not file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
-        with name_damaged_file(folder):
+        with self.name_damaged_file():
             self.db = open_database(folder / NAME, read_only=read_only)
         try:
-            with name_damaged_file(folder):
+            with self.name_damaged_file():
                 self._open(read_only, committed)
                 if not read_only:
                     # After a sync that failed the WAL may be in memory alone, although it looks
@@ -176,9 +118,8 @@ class Journal:
                 # SQLite fills a page that is cut off with zeros, and checks no checksum then. What
                 # was read so far is read again, now that the checkpoint has made it whole.
                 self.db.release_memory()
-                if not file_size(self._wal) and file_size(folder / NAME) % self.db.pragma(
-                    "page_size"
-                ):
+                n_cut_off = file_size(folder / NAME) % self.db.pragma("page_size")
+                if n_cut_off and not file_size(self._wal):
                     raise StateFileError(
                         f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
                     )
@@ -219,35 +160,36 @@ class Journal:
         row = self.db.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
+    @contextmanager
+    def name_damaged_file(self) -> Iterator[None]:
+        """Turn errors of SQLite into one that names the file."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise StateFileError(
+                f"{self.folder / NAME} cannot be used: {error}. If the disk is well it is damaged: "
+                "restore it from a backup"
+            ) from None
+
     def close(self) -> None:
-        """Close the file; everything that was committed stays."""
         self.db.close()
         if self._head is not None:
             os.close(self._head)
 
-    # Writing.
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make everything durable together that is added within, and the outcome of earlier events.
-
-        After an exception nothing of it is, and the journal is of no further use.
-        """
+        """Make everything durable together that is added within, or after an exception nothing."""
         self.db.execute("BEGIN IMMEDIATE")
         self.before, n_changes = self.last, self.db.total_changes()
-        if self.answers_to_add:
-            self.db.executemany(
-                "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL",
-                [(content, seq) for seq, content in self.answers_to_add.items()],
-            )
-            self.answers_to_add.clear()
-        if self.refused_ids:
-            self.db.executemany(
-                "UPDATE asked SET told = NULL WHERE told = ? "
-                "AND seq = (SELECT seq FROM event WHERE id = ?)",
-                [(seq, id.bytes) for id, seq in self.refused_ids.items()],
-            )
-            self.refused_ids.clear()
+        for seq, content in self.answers_to_add.items():
+            keep_answer = "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL"
+            self.db.execute(keep_answer, (content, seq))
+        for id, seq in self.refused_ids.items():
+            wait_again = "UPDATE asked SET told = NULL WHERE told = ? AND seq = "
+            wait_again += "(SELECT seq FROM event WHERE id = ?)"
+            self.db.execute(wait_again, (seq, id.bytes))
+        self.answers_to_add.clear()
+        self.refused_ids.clear()
         yield
         if self.db.total_changes() == n_changes:
             self.db.execute("ROLLBACK")
@@ -271,10 +213,7 @@ class Journal:
         digest: bytes | None = None,
         outcome_of: Iterable[int] = (),
     ) -> Entry:
-        """Add an event; one with an id waits for its label or reward, until a time if it is due.
-
-        If it is the label or reward of others, `outcome_of` are their numbers: they wait no longer.
-        """
+        """Add an event; one with an id waits, and ends the waiting of those it is outcome_of."""
         self.last += 1
         id_bytes = None if id is None else id.bytes
         self.db.execute(
@@ -288,7 +227,6 @@ class Journal:
         return Entry(self.last, model, time, event, id, key is not None)
 
     def add_model(self, tenant: str, name: str) -> int:
-        """Open a model whose first event comes next; return its number."""
         number: int = 1 + self._value("SELECT coalesce(max(number), 0) FROM model")
         self.db.execute(
             "INSERT INTO model VALUES (?, ?, ?, ?, NULL)", (number, tenant, name, self.last + 1)
@@ -296,21 +234,11 @@ class Journal:
         return number
 
     def end_model(self, number: int, seq: int) -> None:
-        """Close a model with its last event; its name is free again, and nothing waits."""
         self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
         self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
     def skip(self, seq: int, reason: str) -> None:
-        """Leave an event out of every replay."""
         self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
-
-    def add_snapshot(self, snapshot: Snapshot) -> list[Snapshot]:
-        """Note a snapshot; return older ones that are not kept."""
-        self.db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", snapshot)
-        old = self.snapshots(snapshot.model)[_N_KEPT_SNAPSHOTS:]
-        if old:
-            self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq <= ?", old[0][:2])
-        return old
 
     def checkpoint(self, *, if_long: bool = False) -> None:
         """Move the WAL into the database, or do so if it has grown long."""
@@ -323,10 +251,7 @@ class Journal:
         sys.audit("folklearn.after_checkpoint")
         self._max_wal_bytes = file_size(self._wal) + _MAX_WAL_BYTES
 
-    # Reading.
-
     def models(self) -> list[ModelRow]:
-        """Return the models that are not deleted."""
         rows = self.db.execute(
             "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"
         )
@@ -335,19 +260,16 @@ class Journal:
     def entries(
         self, *, after: int = 0, upto: int | None = None, model: int | None = None
     ) -> Iterator[Entry]:
-        """Yield events in order, those of one model if it is named."""
         where, values = "seq > ? AND seq <= ?", [after, self.last if upto is None else upto]
         if model is not None:
             where, values = f"{where} AND model = ?", [*values, model]
         return self._entries(f"{where} ORDER BY seq", values)
 
     def entry(self, seq: int) -> Entry:
-        """Return an event by its number."""
         (entry,) = self._entries("seq = ?", (seq,))
         return entry
 
     def entry_of(self, id: UUID) -> Entry:
-        """Return the event with which an id was issued."""
         (entry,) = self._entries("id = ?", (id.bytes,))
         return entry
 
@@ -358,8 +280,13 @@ class Journal:
             issued = None if id is None else UUID(bytes=id)
             yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
+    def has_event(self, model: int, seq: int, time: int) -> bool:
+        """Tell whether there is this event of a model that is not deleted."""
+        where = "number = ? AND last IS NULL AND seq = ? AND time = ?"
+        found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
+        return bool(self._value(found, model, seq, time))
+
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
-        """Return the event that came with an Idempotency-Key, and the digest of its request."""
         return self.db.execute(
             "SELECT seq, digest FROM event WHERE model = ? AND key = ?", (model, key)
         ).fetchone()
@@ -373,20 +300,11 @@ class Journal:
         ).fetchone()
 
     def answer(self, seq: int) -> bytes | None:
-        """Return an answer that was kept."""
         content = self.answers_to_add.get(seq)
         return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
 
-    def snapshots(self, model: int) -> list[Snapshot]:
-        """Return the snapshots of a model, the newest first."""
-        rows = self.db.execute(
-            "SELECT model, seq, digest FROM snapshot WHERE model = ? ORDER BY seq DESC", (model,)
-        )
-        return [Snapshot(*row) for row in rows]
-
     def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
-        """Return (model, id) of what has waited too long."""
-        rows: Any = self.db.execute(
+        rows = self.db.execute(
             "SELECT asked.model, id FROM asked JOIN event USING (seq) "
             "WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
             (now, limit),
@@ -394,10 +312,8 @@ class Journal:
         return [(model, UUID(bytes=id)) for model, id in rows]
 
     def n_waiting(self, model: int) -> int:
-        """Return how many predictions or decisions of a model wait."""
-        return int(
-            self._value("SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model)
-        )
+        count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"
+        return int(self._value(count, model))
 
 
 def last_committed(folder: Path) -> int:
@@ -410,7 +326,6 @@ def last_committed(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -432,7 +347,6 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -12,12 +12,12 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from http.cookies import CookieError, SimpleCookie
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from starlette.requests import cookie_parser
 
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.service.journal import replace_file
@@ -37,20 +37,12 @@ _MAX_LIFETIME_SECONDS = 100 * 365 * 86400
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key without its secret; times are seconds since 1970.
-
-    Attributes
-    ----------
-    digest : SHA-256 of its text. The secret has 258 random bits: a slow hash would gain nothing.
-    model : the only model that it allows something on, None for all of the tenant.
-    scopes : operations that it allows.
-    expires, revoked : when it ends and when it was revoked, None for never.
-    """
+    """A key without its secret; times are seconds since 1970, None is never."""
 
     id: str
-    digest: bytes
+    digest: bytes  # SHA-256: the secret has 258 random bits, a slow hash would gain nothing
     tenant: str
-    model: str | None
+    model: str | None  # the only one that it allows something on, None for all of the tenant
     scopes: frozenset[Scope]
     note: str
     created: int
@@ -62,19 +54,16 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (scope in self.scopes or "admin" in self.scopes) and self.model in (None, model)
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
-        """Return whether it can be used, and if not, why."""
         if self.revoked is not None:
             return "revoked"
         return "live" if now < (self.expires or math.inf) else "expired"
 
     @property
     def can(self) -> str:
-        """Its scopes, in words."""
         return ", ".join(scope for scope in SCOPES if scope in self.scopes)
 
     @property
     def purpose(self) -> str:
-        """What it is for, in words."""
         models = "all models" if self.model is None else f"model {self.model!r}"
         return f"{self.can} on {models} of tenant {self.tenant!r}"
 
@@ -90,14 +79,9 @@ class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Keys:
-    """The keys of a folder, kept in a file of their own with a digest.
+    """The keys of a folder, in a file with a digest, which several processes may change.
 
-    Several processes may use the same folder: a change by one is effective in the others within a
-    second. Nothing is written before the first key is created, not even the folder.
-
-    Parameters
-    ----------
-    clock : returns seconds since 1970.
+    Nothing is written before the first key is created, not even the folder.
     """
 
     def __init__(
@@ -116,14 +100,17 @@ class Keys:
         note: str = "",
         lifetime: float | None = None,
     ) -> str:
-        """Return a new key, whose text is not kept; lifetime is in seconds.
-
-        There are two live keys for the same purpose at most: to replace one, create another,
-        let all clients change to it, and revoke the first.
-        """
+        """Return a new key, whose text is not kept; lifetime is in seconds."""
         check_name("tenant", tenant)
         if model is not None:
             check_name("model", model)
+        allowed = frozenset(scope for scope in SCOPES if scope in scopes)
+        unknown = sorted(set(scopes) - allowed)
+        if unknown or not allowed:
+            what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
+            raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
+        if "admin" in allowed:  # which implies the others
+            allowed = frozenset({"admin"})
         if len(note) > _MAX_NOTE or not note.isprintable():
             raise InvalidInputError(
                 f"note must be one line of at most {_MAX_NOTE} characters that can be printed"
@@ -135,13 +122,11 @@ class Keys:
             )
         now = int(self._clock())
         expires = None if lifetime is None else now + int(lifetime)
-        id, secret = (
-            "".join(secrets.choice(_ALPHABET) for _ in range(n)) for n in (_N_ID, _N_SECRET)
-        )
-        body = f"flk_{id}_{secret}"
+        random = "".join(secrets.choice(_ALPHABET) for _ in range(_N_ID + _N_SECRET))
+        id, body = random[:_N_ID], f"flk_{random[:_N_ID]}_{random[_N_ID:]}"
         text = f"{body}_{_checksum(body)}"
         digest = hashlib.sha256(text.encode()).digest()
-        key = Key(id, digest, tenant, model, _check_scopes(scopes), note, now, expires)
+        key = Key(id, digest, tenant, model, allowed, note, now, expires)
         with self._writing():
             alike = [live for live in self.live() if live.purpose == key.purpose]
             if len(alike) >= _MAX_KEYS_PER_PURPOSE:
@@ -154,7 +139,6 @@ class Keys:
         return text
 
     def find(self, text: str) -> Key | None:
-        """Return the live key of this text, None if there is none."""
         now = self._clock()
         if abs(now - self._refreshed) >= _REFRESH_SECONDS:  # a clock may be set back
             self._refreshed = now
@@ -162,21 +146,17 @@ class Keys:
         key = self._keys.get(text[_ID_SLICE], NO_KEY)
         digest = hashlib.sha256(text.encode(errors="replace")).digest()
         is_same = hmac.compare_digest(digest, key.digest)
-        is_live = key.revoked is None and now < (key.expires or math.inf)
-        return key if is_same and is_live else None
+        return key if is_same and key.state(now) == "live" else None
 
     def all(self) -> list[Key]:
-        """Return all keys, also expired and revoked ones, the oldest first."""
         self._refresh()
         return [*self._keys.values()]
 
     def live(self) -> list[Key]:
-        """Return the keys that can be used, the oldest first."""
         now = self._clock()
         return [key for key in self.all() if key.state(now) == "live"]
 
     def revoke(self, id: str) -> None:
-        """Revoke a key; one that was revoked before stays as it is."""
         if id not in (ids := [key.id for key in self.all()]):
             # The id is not shown: it may be a whole key, which must not be logged.
             raise InvalidInputError(
@@ -189,7 +169,6 @@ class Keys:
                 self._keys[id] = msgspec.structs.replace(key, revoked=int(self._clock()))
 
     def _refresh(self) -> None:
-        """Read the file, which is replaced as a whole when it changes."""
         try:
             file = msgspec.json.decode(self._path.read_bytes(), type=_KeyFile)
             if file.version > _VERSION:
@@ -224,22 +203,12 @@ class Keys:
 
 
 def is_well_formed(text: str) -> bool:
-    """Tell whether a text has the form and the checksum of a key."""
     match = _FORM.fullmatch(text)
     return match is not None and match[2] == _checksum(match[1])
 
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
-
-
-def _check_scopes(names: Collection[str]) -> frozenset[Scope]:
-    scopes = frozenset(scope for scope in SCOPES if scope in names)
-    unknown = sorted(set(names) - scopes)
-    if unknown or not scopes:
-        what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
-        raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
-    return frozenset({"admin"}) if "admin" in scopes else scopes  # which implies the others
 
 
 COOKIE = "folklearn_session"
@@ -257,7 +226,6 @@ class Sessions:
         self._keys: dict[str, tuple[str, float]] = {}
 
     def begin(self, text: str) -> str:
-        """Return the token of a new session for a key."""
         if len(self._keys) >= _MAX_SESSIONS:
             del self._keys[next(iter(self._keys))]  # the oldest, which ends first anyway
         token = secrets.token_urlsafe(32)
@@ -265,18 +233,12 @@ class Sessions:
         return token
 
     def end(self, headers: dict[bytes, bytes]) -> None:
-        """Forget the session of a request."""
         self._keys.pop(_read_token(headers), None)
 
     def find(self, headers: dict[bytes, bytes], keys: Keys) -> Key | None:
-        """Return the live key of the session that a request names, if any."""
         text, until = self._keys.get(_read_token(headers), ("", 0.0))
         return keys.find(text) if text and until > time.monotonic() else None
 
 
 def _read_token(headers: dict[bytes, bytes]) -> str:
-    try:
-        cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+    return cookie_parser(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE, "")

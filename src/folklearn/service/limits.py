@@ -15,48 +15,42 @@ MAX_NAME_LETTERS = 200
 MAX_TEXT_LETTERS = 100_000
 
 
-def _limit(most: Any, unit: str, what: str, answer: str, **options: Any) -> Any:
+def _limit(most: Any, unit: str, what: str, answer: str = "422", **options: Any) -> Any:
     metadata = {"unit": unit, "what": what, "answer": answer}
     return dataclasses.field(default=most, metadata=metadata, **options)
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What is refused, and when.
-
-    Those of a model are written into its first event: what it refuses is a function of its events,
-    whatever the limits of the program are that replays them.
-    """
+    """What is refused, and when; the limits of a model are written into its first event."""
 
     body: int = _limit(1_000_000, "bytes", "a request", "413")
-    batch: int = _limit(10_000, "rows", "a request", "422")
-    label: int = _limit(MAX_LABEL_LETTERS, "letters", "a label", "422", init=False)
+    batch: int = _limit(10_000, "rows", "a request")
+    label: int = _limit(MAX_LABEL_LETTERS, "letters", "a label", init=False)
     name: int = _limit(
-        MAX_NAME_LETTERS, "letters", "the name of a column or of an action", "422", init=False
+        MAX_NAME_LETTERS, "letters", "the name of a column or of an action", init=False
     )
-    text: int = _limit(MAX_TEXT_LETTERS, "letters", "the value of a column", "422", init=False)
-    models: int = _limit(100, "models", "a tenant", "422")
-    classes: int = _limit(1_000, "classes", "a model", "422")
-    columns: int = _limit(10_000, "columns", "a model", "422")
+    text: int = _limit(MAX_TEXT_LETTERS, "letters", "the value of a column", init=False)
+    models: int = _limit(100, "models", "a tenant")
+    classes: int = _limit(1_000, "classes", "a model")
+    columns: int = _limit(10_000, "columns", "a model")
     features: int = _limit(
-        20_000, "features", "a model without words: numbers, parts of dates, categories", "422"
+        20_000, "features", "a model without words: numbers, parts of dates, categories"
     )
     places: int = _limit(
-        200_000, "hashed places", "a model with words: words, pairs of words, categories", "422"
+        200_000, "hashed places", "a model with words: words, pairs of words, categories"
     )
     learner: int = _limit(
-        100_000_000, "bytes", "the learner of a model, by its classes and features or places", "422"
+        100_000_000, "bytes", "the learner of a model, by its classes and features or places"
     )
-    agent: int = _limit(
-        20_000_000, "numbers", "an agent: actions times the square of its context", "422"
-    )
+    agent: int = _limit(20_000_000, "numbers", "an agent: actions times the square of its context")
     memory: int = _limit(
         1_000_000_000, "bytes", "all models and what is published of them, together", "503"
     )
     copies: int = _limit(
         1_000_000_000, "bytes", "all copies of models that are looked at, together", "503"
     )
-    answer: int = _limit(50_000_000, "bytes", "an answer", "422")
+    answer: int = _limit(50_000_000, "bytes", "an answer")
     traffic: int = _limit(
         300_000_000, "bytes", "all requests and answers on their way, those above 64 kB", "503"
     )
@@ -74,7 +68,6 @@ class Limits:
     )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return every limit: its name, amount, unit, what it bounds, and the answer beyond it."""
         return [
             {"name": field.name, "limit": getattr(self, field.name), **field.metadata}
             for field in dataclasses.fields(self)
@@ -87,18 +80,10 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES: tuple[Scope, ...] = ("predict", "learn", "read")  # of a key
 
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise unless a tenant or a model may have this name.
-
-    >>> check_name("model", "churn-2026")
-    >>> check_name("model", "../etc")
-    Traceback (most recent call last):
-    folklearn.errors.InvalidInputError: model '../etc' must be 1 to 63 of a-z, 0-9, _ and -, ...
-    """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise InvalidInputError(
             f"{what} {name!r} must be 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or a "
             "digit"

@@ -11,20 +11,8 @@ from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
 from folklearn.model.summary import NOTHING_PROVEN
-from folklearn.service.events import (
-    Config,
-    DecisionEvent,
-    LabelEvent,
-    LabelsRequest,
-    PredictBatchRequest,
-    PredictionEvent,
-    PredictionsRequest,
-    PredictRequest,
-    RefusedError,
-    RewardEvent,
-    Row,
-    new_id,
-)
+from folklearn.service import events
+from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
 from folklearn.service.http import Call, Endpoint, check_answer_length
 from folklearn.service.limits import check_name
@@ -36,9 +24,6 @@ _WATCH_SECONDS = 1.0  # between messages
 Json = dict[str, Any]  # the content of an answer with status 200
 
 
-# Health, limits and models.
-
-
 async def live(call: Call) -> Json:
     """Tell whether the process runs."""
     return {"status": "live"}
@@ -47,7 +32,8 @@ async def live(call: Call) -> Json:
 async def ready(call: Call) -> Json:
     """Tell whether labels can be learned now."""
     store = call.service.store
-    store.check_disk()
+    if (refusal := store.disk_refusal) is not None:
+        raise refusal
     if not store.memory.has_room(0):
         raise RefusedError(
             503, "the models take more memory than they may: nothing is learned", retry_after=60
@@ -76,9 +62,6 @@ async def models(call: Call) -> Json:
     return {"models": await call.service.numbers(hosts)}
 
 
-# One model.
-
-
 async def create(call: Call) -> Any:
     """Create a model; the same request again changes nothing."""
     check_name("model", call.name)
@@ -99,13 +82,10 @@ async def delete(call: Call) -> Any:
 
 async def predict(call: Call) -> Any:
     """Predict a row; its label may come later, by the id of the answer."""
-    body, published = call.body, await _find_published(call, [call.body.row])
-    (prediction,), events = _predict(published, [body.row], body.remember or body.durable)
-    if events:
-        remembered = _remember(call, events)
-        written = await remembered if body.durable else None
-        if written is not None and written.status != 200:
-            return written
+    body, remember = call.body, call.body.remember or call.body.durable
+    published, (prediction,), remembered = await _predict(call, [body.row], remember)
+    if body.durable and (written := await remembered).status != 200:
+        return written
     if published.model.is_open:
         prediction["unseen"] = published.model.unseen_probability
     return {"version": published.version, **prediction}
@@ -113,50 +93,8 @@ async def predict(call: Call) -> Any:
 
 async def predict_many(call: Call) -> Json:
     """Predict rows together, all from the same version."""
-    rows = call.body.rows
-    _check_count(call, len(rows))
-    published = await _find_published(call, rows)
-    predictions, events = [], []
-    for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
-        chunk = rows[start : start + _PREDICTED_AT_A_TIME]
-        predicted, asked = _predict(published, chunk, call.body.remember)
-        # Encoded they take a tenth of what they take as objects.
-        predictions += [msgspec.Raw(msgspec.json.encode(prediction)) for prediction in predicted]
-        events += asked
-        await asyncio.sleep(0)
-    if events:
-        _remember(call, events)
+    published, predictions, _ = await _predict(call, call.body.rows, call.body.remember)
     return {"version": published.version, "predictions": predictions}
-
-
-async def learn(call: Call) -> Any:
-    """Learn a label, with its row or by the id of a prediction."""
-    n_bytes = call.n_bytes + 500 + 100 * len(call.body.row or ())  # as sent, and as objects
-    change = Change(call.host, call.body, call.idempotency_key)
-    return await call.service.writer.submit(change, n_bytes)
-
-
-async def learn_many(call: Call) -> Any:
-    """Learn labels together, in order; the answer names those that were refused."""
-    items = call.body.items
-    _check_count(call, len(items))
-    change = Change(call.host, call.body, call.idempotency_key)
-    n_bytes = _count_bytes(call, [item.row for item in items])
-    return await call.service.writer.submit(change, n_bytes)
-
-
-async def decide(call: Call) -> Any:
-    """Choose an action for a context; its reward comes later, by the id of the answer."""
-    change = Change(call.host, call.body, call.idempotency_key)
-    return await call.service.writer.submit(change, _count_bytes(call, [call.body.context]))
-
-
-async def reward(call: Call) -> Any:
-    """Learn the reward of a decision, a number from 0 to 1."""
-    return await call.service.writer.submit(Change(call.host, call.body, call.idempotency_key))
-
-
-# Reports on a model.
 
 
 async def certificate(call: Call) -> Json:
@@ -251,14 +189,8 @@ async def _messages(call: Call) -> AsyncIterator[bytes]:
         await asyncio.sleep(_WATCH_SECONDS)
 
 
-# Helpers.
-
-
 async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
-    """Return the model that was published last, or wait for the version asked for.
-
-    Raise if no model could learn a row, or the answer would be too long, before it is made.
-    """
+    """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
         await call.service.writer.submit(host.publish)
@@ -272,46 +204,52 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
         raise RefusedError(
             422, f"a row may have {limits.columns:,} columns, and one has {widest:,}"
         )
-    if len(rows) * n_each > limits.answer:
-        remedy = f"ask for {limits.answer // n_each:,} rows at a time"
-        check_answer_length(len(rows) * n_each, limits.answer, remedy)
+    remedy = f"ask for {limits.answer // n_each:,} rows at a time"
+    check_answer_length(len(rows) * n_each, limits.answer, remedy)
     call.take_traffic(call.n_bytes + len(rows) * n_each)
     return published
 
 
-def _predict(
-    published: PublishedModel, rows: Sequence[Row], remember: bool
-) -> tuple[list[Json], list[tuple[UUID, PredictionEvent]]]:
-    """Return predictions of rows, and the events of those that are to be remembered.
+async def _predict(
+    call: Call, rows: Sequence[Row], remember: bool
+) -> tuple[PublishedModel, list[Any], Any]:
+    """Return the model, its predictions of rows, and the future of what is to be remembered.
 
     The probabilities are those of `predict_proba_one`, to the last bit, as `verify` compares them.
     Sums over dense rows round otherwise where there are several. Rows of words are summed each
     for itself, and would take many times as long one by one.
     """
-    model, labels, predictions, events = published.model, published.labels, [], []
-    if model.pipeline is not None and model.pipeline.sparse:
-        probabilities = model.predict_next(rows).tolist()
-    else:
-        probabilities = [list(model.predict_proba_one(row).values()) for row in rows]
-    for row, p in zip(rows, probabilities, strict=True):
-        pairs = zip(labels, p, strict=True)
-        prediction: Json = {
-            "label": labels[max(range(len(p)), key=p.__getitem__)] if p else None,
-            "probabilities": [{"label": label, "probability": value} for label, value in pairs],
-        }
-        if remember:
-            id = new_id()
-            prediction["id"] = str(id)
-            event = PredictionEvent(row, p, model.unseen_probability, published.version)
-            events.append((id, event))
-        predictions.append(prediction)
-    return predictions, events
-
-
-def _check_count(call: Call, n: int) -> None:
-    limit = call.service.limits.batch
-    if not 0 < n <= limit:
-        raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
+    published = await _find_published(call, rows)
+    model, labels, remembered = published.model, published.labels, None
+    predictions: list[Any] = []
+    asked: list[tuple[UUID, events.PredictionEvent]] = []
+    for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
+        chunk = rows[start : start + _PREDICTED_AT_A_TIME]
+        if model.pipeline is not None and model.pipeline.sparse:
+            probabilities = model.predict_next(chunk).tolist()
+        else:
+            probabilities = [list(model.predict_proba_one(row).values()) for row in chunk]
+        for row, p in zip(chunk, probabilities, strict=True):
+            pairs = zip(labels, p, strict=True)
+            prediction: Json = {
+                "label": labels[max(range(len(p)), key=p.__getitem__)] if p else None,
+                "probabilities": [{"label": label, "probability": value} for label, value in pairs],
+            }
+            if remember:
+                event = events.PredictionEvent(row, p, model.unseen_probability, published.version)
+                asked.append((events.new_id(), event))
+                prediction["id"] = str(asked[-1][0])
+            predictions.append(prediction)
+            if len(rows) > 1:  # encoded, many take a tenth of what they take as objects
+                predictions[-1] = msgspec.Raw(msgspec.json.encode(prediction))
+        if len(rows) > _PREDICTED_AT_A_TIME:
+            await asyncio.sleep(0)
+    if asked:
+        n_bytes = call.n_waiting_bytes + sum(32 * len(event.p) for _, event in asked)
+        change = Change(call.host, events.PredictionsRequest(asked))
+        remembered = call.service.writer.submit(change, n_bytes)  # which need not be awaited
+        remembered.add_done_callback(lambda future: future.cancelled() or future.exception())
+    return published, predictions, remembered
 
 
 async def _copy_model(call: Call) -> tuple[int, Model]:
@@ -323,21 +261,6 @@ async def _copy_model(call: Call) -> tuple[int, Model]:
     return version, state.model
 
 
-def _remember(call: Call, items: list[tuple[UUID, PredictionEvent]]) -> Any:
-    """Have predictions remembered; return the future, which need not be awaited."""
-    n_bytes = _count_bytes(call, [event.row for _, event in items])
-    n_bytes += sum(32 * len(event.p) for _, event in items)
-    change = Change(call.host, PredictionsRequest(items))
-    remembered = call.service.writer.submit(change, n_bytes)
-    remembered.add_done_callback(lambda future: future.cancelled() or future.exception())
-    return remembered
-
-
-def _count_bytes(call: Call, rows: Sequence[Row | None]) -> int:
-    """Return about how many bytes a request takes while it waits: as sent, and as objects."""
-    return call.n_bytes + sum(500 + 100 * len(row or ()) for row in rows)
-
-
 def _finite_or_none(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
@@ -345,18 +268,18 @@ def _finite_or_none(value: float) -> float | None:
 MODEL = "/v1/models/{name}"
 
 ENDPOINTS = (
-    Endpoint("POST", f"{MODEL}/learn", "learn", learn, LabelEvent),
-    Endpoint("POST", f"{MODEL}/predict", "predict", predict, PredictRequest),
-    Endpoint("POST", f"{MODEL}/decide", "predict", decide, DecisionEvent),
-    Endpoint("POST", f"{MODEL}/reward", "learn", reward, RewardEvent),
-    Endpoint("POST", f"{MODEL}/learn/batch", "learn", learn_many, LabelsRequest),
-    Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, PredictBatchRequest),
+    Endpoint("POST", f"{MODEL}/learn", "learn", None, events.LabelEvent),
+    Endpoint("POST", f"{MODEL}/predict", "predict", predict, events.PredictRequest),
+    Endpoint("POST", f"{MODEL}/decide", "predict", None, events.DecisionEvent),
+    Endpoint("POST", f"{MODEL}/reward", "learn", None, events.RewardEvent),
+    Endpoint("POST", f"{MODEL}/learn/batch", "learn", None, events.LabelsRequest),
+    Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, events.PredictBatchRequest),
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
     Endpoint("GET", "/v1/limits", "read", limits),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),
-    Endpoint("PUT", MODEL, "admin", create, Config),
+    Endpoint("PUT", MODEL, "admin", create, events.Config),
     Endpoint("GET", MODEL, "read", describe),
     Endpoint("DELETE", MODEL, "admin", delete),
     Endpoint("GET", f"{MODEL}/certificate", "read", certificate),

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
-from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -28,24 +27,13 @@ from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from folklearn.service.client import Client, ServiceError
-from folklearn.service.events import (
-    Config,
-    CreateEvent,
-    DecisionEvent,
-    LabelEvent,
-    LabelsEvent,
-    ModelSize,
-    RewardEvent,
-    Row,
-)
+from folklearn.service.events import Config
 from folklearn.service.http import EndpointApp, describe_api
-from folklearn.service.journal import Entry
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
-from folklearn.service.states import ClassifierState, NamedAgent
 from folklearn.synthetic import digits
 
 TENANT = "main"
@@ -71,9 +59,7 @@ def application(service: Service) -> ASGIApp:
     routes += [Route(one.path, app, methods=[one.method]) for one, app in apps.items()]
     routes.append(Route("/v1/openapi.json", openapi))
     starlette = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _answer_without_route},
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _answer_without_route}
     )
     # Routes of one model are found by name, not by trying one pattern after the other.
     prefix, _, _ = MODEL.partition("{")
@@ -107,10 +93,7 @@ async def _answer_without_route(request: Request, error: Exception) -> Response:
 
 
 def lacks_key(folder: Path, host: str) -> bool:
-    """Tell whether a folder has no key yet.
-
-    Other machines are served only if the folder has a key already.
-    """
+    """Tell whether a folder has no key yet; raise if other machines would be served so."""
     is_without, is_loopback = not Keys(folder).live(), host == "localhost"
     with suppress(ValueError):
         is_loopback = ipaddress.ip_address(host).is_loopback
@@ -123,31 +106,11 @@ def lacks_key(folder: Path, host: str) -> bool:
 
 
 def first_key(folder: Path) -> str:
-    """Return the first key of a folder, made now."""
     return Keys(folder).create(tenant=TENANT, scopes=["admin"], note="the first key")
 
 
 def address(host: str, port: int) -> str:
-    """Return where a browser finds the service."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def compile_kernels() -> None:
-    """Do once what requests do, so that none waits for a compiler."""
-    sizes, decision = ModelSize(*5 * [10**9]), Entry(0, 0, 0, DecisionEvent({"x": 1}))
-    for config, column in ((Config(), {}), (Config(roles={"text": "words"}), {"text": "a word"})):
-        rows: list[Row] = [
-            {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}", **column}
-            for i in range(160)
-        ]
-        labels = [LabelEvent("ab"[i % 2], row) for i, row in enumerate(rows)]
-        state = ClassifierState(CreateEvent(config, sizes))
-        for event in (*labels, LabelsEvent([*labels])):
-            state.apply(Entry(0, 0, 0, event), lambda id: decision)
-        state.copy_to_predict().predict_proba_one(rows[0])
-    agent = NamedAgent(["a", "b"], {"x": "number"})
-    for entry in 3 * [decision, Entry(1, 0, 0, RewardEvent(UUID(int=0), 1.0))]:
-        agent.apply(entry, lambda id: decision)
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
@@ -173,11 +136,7 @@ def serve(
     limits: Limits | None = None,
     begun: Callable[[Service, int], None] = lambda service, port: None,
 ) -> None:
-    """Serve a folder until a signal comes.
-
-    `begun` is called before the first request, with the port that is listened on: with port 0 any
-    that is free.
-    """
+    """Serve a folder until a signal comes; `begun` is told the port before the first request."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -212,17 +171,13 @@ _ACTIONS = ["news", "weather", "film"]
 
 
 def start_demo(address: str, key: str) -> None:
-    """Create a model and an agent, and teach them in the background until the service ends.
-
-    The model predicts handwritten digits, whose labels come a little later; the agent finds out
-    what is clicked on in the morning, and what in the evening.
-    """
+    """Create a model of digits, whose labels come later, and an agent; teach them meanwhile."""
     client, rng = Client(address, key, tries=0), np.random.default_rng(7)  # not the agent's seed
 
     def teach() -> None:
         pixels, labels = digits()
-        columns = np.column_stack([*pixels.values()]).tolist()
-        rows = [dict(zip(pixels, row, strict=True)) for row in columns]
+        values = zip(*(column.tolist() for column in pixels.values()), strict=True)
+        rows = [dict(zip(pixels, row, strict=True)) for row in values]
         asked, times = deque[tuple[str | None, str]](), cycle(_CLICKS)
         with suppress(ConnectionError, ServiceError):  # the service has ended
             model = client.create("digits")

@@ -9,20 +9,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 import apsw
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change, ModelHost
-from folklearn.service.journal import Snapshot
 from folklearn.service.keys import Key, Keys, Sessions, is_well_formed
 from folklearn.service.limits import Limits
 from folklearn.service.states import ModelState, restore_state
@@ -32,35 +31,21 @@ log = logging.getLogger("folklearn.service")
 
 _EXPIRY_SECONDS = 0.5  # between two searches for what has expired
 _SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
-_DISK_SECONDS = 0.5  # between two measurements of the free disk
 _PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
 _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
-_DEFAULT_JOB_BYTES = 500
 IO_ERROR = 74  # exit code
-_MAX_COPIES = 8  # of models, kept for the next report
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
 class Service:
-    """Everything that requests to a folder need.
-
-    Parameters
-    ----------
-    folder : of journal, keys and snapshots; it is recovered before this returns.
-    limits : see `Limits`.
-
-    Attributes
-    ----------
-    verified : last results of `verify`, by model.
-    request_seconds, answers : counters for Prometheus.
-    n_traffic_bytes : of large requests and answers under way, over all clients.
-    """
+    """Everything that requests to a folder need; the folder is recovered before this returns."""
 
     def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.folder, self.limits = folder, limits or Limits()
         self.store = ModelStore(folder, self.limits)
         self.writer = Writer(self.store)
+        self.close = self.writer.close
         self.keys, self.sessions, self.registry = Keys(folder), Sessions(), CollectorRegistry()
         self.request_seconds = Histogram(
             "folklearn_request_seconds",
@@ -73,43 +58,33 @@ class Service:
         self.answers = Counter(
             "folklearn_requests", "Answers by status", labels, registry=self.registry
         )
-        self.n_traffic_bytes = 0
-        self._copies: dict[int, tuple[int, ModelState]] = {}
-        # Bytes of copies that are still referred to.
-        self._sizes: WeakKeyDictionary[ModelState, int] = WeakKeyDictionary()
+        self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
+        # By model and version, while a request refers to them.
+        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
-        self.verified: dict[int, dict[str, Any]] = {}
-
-    def close(self) -> None:
-        """Do what is queued, write snapshots, and end."""
-        self.writer.close()
+        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
-        """Return the live key of a request, or of the session that its cookie names.
-
-        A browser sends its cookie with requests of other sites too: where something could change,
-        a session is not enough.
-        """
+        """Return the live key of a request, or of the session that its cookie names."""
         key, header = None, headers.get(b"authorization")
         if header is not None:
             kind, _, text = header.decode("latin-1").partition(" ")
             text = text.strip()
             key = self.keys.find(text) if kind.lower() == "bearer" else None
-            if key is None and (kind.lower() != "bearer" or not is_well_formed(text)):
+            if key is None and not (kind.lower() == "bearer" and is_well_formed(text)):
                 raise RefusedError(
                     401, "the Authorization header must be 'Bearer flk_...', with a whole key"
                 )
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
-        elif with_session:
+        elif with_session:  # not where something could change: other sites send the cookie too
             key = self.sessions.find(headers, self.keys)
         if key is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return key
 
-    async def numbers(self, hosts: Sequence[ModelHost]) -> list[dict[str, Any]]:
-        """Return loss, error rate, what waits, and the time of the last change of models."""
-        numbers: list[dict[str, Any]] = await self.writer.submit(
+    async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
+        return await self.writer.submit(
             lambda: [
                 {
                     "name": host.row.name,
@@ -121,18 +96,17 @@ class Service:
                 for host in hosts
             ]
         )
-        return numbers
 
     async def copy_state(self, host: ModelHost) -> tuple[int, ModelState]:
         """Return the version of a model and a copy of its state, which no event changes."""
         async with self._copying:  # requests for the same version meanwhile get the same copy
-            kept = self._copies.get(host.number)
-            if kept is not None and kept[0] == host.version:
-                return kept
+            version = host.version
+            state = self._copies.get((host.number, version))
+            if state is not None:
+                return version, state
             n_bytes = round(1.5 * host.n_bytes)  # a record and what is restored from it
-            if sum(self._sizes.values()) + n_bytes > self.limits.copies:
-                self._copies.clear()
-            if sum(self._sizes.values()) + n_bytes > self.limits.copies:
+            n_others = sum(copy.n_bytes for copy in self._copies.values())
+            if n_others + n_bytes > self.limits.copies:
                 raise RefusedError(
                     503,
                     f"all copies of models may take {self.limits.copies / 1e6:,.0f} MB, and one of "
@@ -144,14 +118,10 @@ class Service:
                 lambda: (host.version, host.state.to_record())
             )
             state = await asyncio.to_thread(restore_state, host.created, record)
-            if len(self._copies) >= _MAX_COPIES:
-                self._copies.clear()
-            self._copies[host.number] = version, state
-            self._sizes[state] = host.n_bytes
+            self._copies[host.number, version] = state
             return version, state
 
     async def verify(self, host: ModelHost) -> dict[str, Any]:
-        """Replay the journal of a model in another process, and compare the bytes."""
         if self._verifying.locked():
             raise RefusedError(503, "another replay is under way: try again", retry_after=10)
         async with self._verifying:
@@ -177,7 +147,6 @@ class Service:
             return result
 
     def describe_metrics(self, tenant: str) -> bytes:
-        """Return for Prometheus everything about the service, and about the models of a tenant."""
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
@@ -187,30 +156,25 @@ class Service:
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
         ):
             Gauge(name, text, registry=gauges).set(value)
-        of_models = {
-            name: Gauge(f"folklearn_model_{name}", text, ["model"], registry=gauges)
-            for name, text in (
-                ("version", "Number of the last event of a model"),
-                ("rows", "Rows learned"),
-                ("loss", "Average log loss"),
-                ("alarms", "How often the capped loss has risen"),
-            )
-        }
-        for host in self.store.models(tenant):
-            numbers = {"version": host.version, "alarms": 0, **host.state.numbers()}
-            for name, gauge in of_models.items():
-                if numbers[name] is not None:
-                    gauge.labels(host.row.name).set(numbers[name])
+        hosts = self.store.models(tenant)
+        for name, text in (
+            ("version", "Number of the last event of a model"),
+            ("rows", "Rows learned"),
+            ("loss", "Average log loss"),
+            ("alarms", "How often the capped loss has risen"),
+        ):
+            gauge = Gauge(f"folklearn_model_{name}", text, ["model"], registry=gauges)
+            for host in hosts:
+                value = {"version": host.version, "alarms": 0, **host.state.numbers()}[name]
+                if value is not None:
+                    gauge.labels(host.row.name).set(value)
         return generate_latest(self.registry) + generate_latest(gauges)
-
-
-Work = Change | Callable[[], Any]
 
 
 class Job(NamedTuple):
     """A change, or a function to be called between changes, with the future of its result."""
 
-    work: Work
+    work: Any
     n_bytes: int
     deadline: float
     loop: Any
@@ -218,12 +182,11 @@ class Job(NamedTuple):
 
 
 class Writer:
-    """A queue in front of a store, and the thread that empties it.
+    """A queue in front of a store, and the thread that empties it, to which the store belongs.
 
-    Nothing waits for a timer: while a commit is under way the next batch gathers. The queue is
-    bounded, and a job that has waited too long is refused before it is begun, so no answer means
-    that it was done at most once. If the disk fails no answer can be given: the process ends, and
-    a new one recovers. The store belongs to this thread from now on.
+    Nothing waits for a timer: while a commit is under way the next batch gathers. A job that has
+    waited too long is refused before it is begun, so no answer means that it was done at most once.
+    If the disk fails no answer can be given: the process ends, and a new one recovers.
     """
 
     def __init__(self, store: ModelStore) -> None:
@@ -233,26 +196,21 @@ class Writer:
         self._wake = threading.Condition()
         self._is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
-        self._snapshot: Future[Snapshot] | None = None  # one at a time: each is a copy in memory
-        self._next_disk_check = 0.0
+        self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
+        self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
-        self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
-        self._thread.start()
         self._has_ended = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="folklearn-sweeper", daemon=True)
-        self._sweeper.start()
+        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._sweep)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def n_queued(self) -> int:
-        """Number of jobs that wait."""
         return len(self._jobs)
 
-    def submit(self, work: Work, n_bytes: int = _DEFAULT_JOB_BYTES) -> Any:
-        """Queue a change, or a function; return the future of its result.
-
-        The future is one of asyncio if a loop is running.
-        """
+    def submit(self, work: Change | Callable[[], Any], n_bytes: int = 500) -> Any:
+        """Queue a change, or a function; return the future of its result: asyncio's, in a loop."""
         limits, is_change = self.store.limits, isinstance(work, Change)
         deadline = time.monotonic() + limits.deadline
         try:
@@ -278,34 +236,34 @@ class Writer:
         return job.future
 
     def close(self) -> None:
-        """Do what is queued, write snapshots, and end."""
         with self._wake:
             self._is_closing = True
             self._wake.notify()
-        self._thread.join()
+        self._threads[0].join()
         self._has_ended.set()
-        self._sweeper.join()
+        self._threads[1].join()
+
+    def _drop_late(self) -> None:
+        """Refuse jobs that have waited too long; the caller holds the lock."""
+        now = time.monotonic()
+        late = [job for job in self._jobs if job.deadline < now]
+        if late:
+            self._jobs = deque(job for job in self._jobs if job.deadline >= now)
+            self._n_bytes -= sum(job.n_bytes for job in late)
+            refusal = RefusedError(503, "the service is busy: try again", retry_after=1)
+            _answer((job, refusal) for job in late)
 
     def _sweep(self) -> None:
-        """Refuse jobs that have waited too long, while the writer is busy with a long one."""
+        """Refuse late jobs while the writer is busy with a long one."""
         while not self._has_ended.wait(_SWEEP_SECONDS):
-            now = time.monotonic()
             with self._wake:
-                late = [job for job in self._jobs if job.deadline < now]
-                if late:
-                    self._jobs = deque(job for job in self._jobs if job.deadline >= now)
-                    self._n_bytes -= sum(job.n_bytes for job in late)
-            _answer([(job, _too_late()) for job in late])
+                self._drop_late()
 
     def _run(self) -> None:
         try:
-            next_expiry = time.monotonic() + _EXPIRY_SECONDS
-            while (jobs := self._take(next_expiry - time.monotonic())) is not None:
-                if jobs:
-                    self._do(jobs)
-                if time.monotonic() >= next_expiry:
-                    self.store.expire()
-                    next_expiry = time.monotonic() + _EXPIRY_SECONDS
+            self._maintain()
+            while (jobs := self._take()) is not None:
+                self._do(jobs)
                 self._maintain()
             self._snapshot_pool.shutdown()
             self.store.close()
@@ -315,12 +273,14 @@ class Writer:
             self._is_closing = True
             os._exit(IO_ERROR)
 
-    def _take(self, seconds: float) -> list[Job] | None:
+    def _take(self) -> list[Job] | None:
         """Return the queued jobs, waiting for a first one; None if it is time to end."""
+        seconds = self._next_expiry - time.monotonic()
         with self._wake:
             if not self._jobs and not self._is_closing and seconds > 0.0:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
+            self._drop_late()
             jobs: list[Job] = []
             n_bytes = 0
             while (
@@ -333,31 +293,20 @@ class Writer:
 
     def _do(self, jobs: list[Job]) -> None:
         """Do jobs in order, changes that follow each other together; then answer all."""
-        now = time.monotonic()
-        if now >= self._next_disk_check:
-            self._check_disk(now)
-        results: list[tuple[Job, Any]] = []
+        results: list[Any] = []
         for is_change, group in groupby(jobs, lambda job: isinstance(job.work, Change)):
+            works: list[Any] = [job.work for job in group]
             if not is_change:
-                results += [(job, self._call(job.work)) for job in group]
-                continue
-            accepted: list[Job] = []
-            for job in group:
-                if job.deadline < now:
-                    results.append((job, _too_late()))
-                elif self._disk_refusal is not None:
-                    results.append((job, self._disk_refusal))
-                else:
-                    accepted.append(job)
-            if accepted:
+                results += [self._call(work) for work in works]
+            elif self._disk_refusal is not None:
+                results += len(works) * [self._disk_refusal]
+            else:
                 self.n_batches += 1
-                self.n_events += len(accepted)
-                answers = self.store.write([job.work for job in accepted])  # type: ignore[misc]
-                results += zip(accepted, answers, strict=True)
-        _answer(results)
+                self.n_events += len(works)
+                results += self.store.write(works)
+        _answer(zip(jobs, results, strict=True))
 
     def _call(self, function: Any) -> Any:
-        """Return what a function returns or raises; what it has begun to write must be done."""
         try:
             return function()
         except (apsw.Error, OSError, MemoryError):
@@ -367,38 +316,23 @@ class Writer:
                 raise
             return error
 
-    def _check_disk(self, now: float) -> None:
-        self._next_disk_check, self._disk_refusal = now + _DISK_SECONDS, None
-        try:
-            self.store.check_disk()
-        except RefusedError as refusal:
-            self._disk_refusal = refusal
-
     def _maintain(self) -> None:
-        """Publish models, checkpoint the WAL, and snapshot what would take long to replay."""
+        """Do between jobs what keeps predictions new, the WAL short and a restart fast."""
         store = self.store
+        if time.monotonic() >= self._next_expiry:
+            store.expire()
+            self._next_expiry = time.monotonic() + _EXPIRY_SECONDS
+        self._disk_refusal = store.disk_refusal
         store.journal.checkpoint(if_long=True)
-        if self._snapshot is not None and self._snapshot.done():
-            error = self._snapshot.exception()
-            if error is None:
-                store.note_snapshot(self._snapshot.result())
-            else:  # no harm to a cache
-                log.warning("a snapshot could not be written: %s", error)
-            self._snapshot = None
         for host in store.models():
             if time.monotonic() >= host.may_publish:
                 host.publish()
-            if host.replay_seconds > store.limits.replay and self._snapshot is None:
-                arguments = store.folder, host.number, host.version, host.state.to_record()
-                self._snapshot = self._snapshot_pool.submit(Snapshot.write, *arguments)
-                host.replay_seconds = 0.0
+            is_idle = self._snapshot is None or self._snapshot.done()
+            if host.replay_seconds > store.limits.replay and is_idle:
+                self._snapshot = store.snapshot(host, self._snapshot_pool)
 
 
-def _too_late() -> RefusedError:
-    return RefusedError(503, "the service is busy: try again", retry_after=1)
-
-
-def _answer(results: list[tuple[Job, Any]]) -> None:
+def _answer(results: Iterable[tuple[Job, Any]]) -> None:
     """Settle futures; those of a loop all at once, because to wake it is what costs."""
     by_loop: dict[Any, list[tuple[Any, Any]]] = {}
     for job, result in results:
@@ -413,9 +347,6 @@ def _answer(results: list[tuple[Job, Any]]) -> None:
 
 def _settle(results: list[tuple[Any, Any]]) -> None:
     for future, result in results:
-        if future.done():  # cancelled
-            continue
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+        if not future.done():  # else it was cancelled
+            is_error = isinstance(result, Exception)
+            (future.set_exception if is_error else future.set_result)(result)

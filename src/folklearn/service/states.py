@@ -19,23 +19,8 @@ from folklearn.model.model import Model
 from folklearn.model.roles import DATE_PARTS
 from folklearn.readers.table import table_from_records
 from folklearn.serialization import Record, Serializable
-from folklearn.service.events import (
-    Answer,
-    CreateEvent,
-    DecisionEvent,
-    DerivedAnswer,
-    ExpiryEvent,
-    JournalEvent,
-    Label,
-    LabelEvent,
-    LabelsEvent,
-    ModelSize,
-    RefusalEvent,
-    RefusedError,
-    RefusedItem,
-    RewardEvent,
-    Row,
-)
+from folklearn.service import events
+from folklearn.service.events import Answer, Label, LabelEvent, ModelSize, RefusedError, Row
 from folklearn.service.journal import Entry
 from folklearn.utils import join_names
 
@@ -48,11 +33,7 @@ _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
 _NUMBER = "number"
 
 
-# Sizes of a model: as it is, and as it may become.
-
-
 def measure_size(model: Model) -> ModelSize:
-    """Return the size of a model."""
     encoder, pipeline = model.encoder, model.pipeline
     n_columns, n_features = len(model.asked_roles), 0
     if encoder is not None:
@@ -77,38 +58,32 @@ def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) ->
         if not row.keys() <= roles_so_far.keys():
             new_columns |= {name: row[name] for name in row.keys() - roles_so_far.keys()}
         new_classes |= set(label if isinstance(label, dict) else (label,)) - labels.keys()
-        texts = [(name, value) for name, value in row.items() if type(value) is str]
-        n_texts.update(name for name, _ in texts)
-        n_letters += sum(len(value) for _, value in texts)
+        for name, value in row.items():
+            if type(value) is str:
+                n_texts[name] += 1
+                n_letters += len(value)
     now = measure_size(model)
     n_classes, n_columns = now.classes + len(new_classes), now.columns + len(new_columns)
-    is_sparse = encoder is not None and encoder.sparse
-    is_small = n_columns * len(items) <= _MAX_MATRIX_NUMBERS
-    if (
-        exactly
-        and encoder is not None
-        and pipeline is not None
-        and is_small
-        and (is_sparse or len(items) == 1)
-    ):
-        rows = [row for row, _ in items]
-        encoded = encoder.encode(table_from_records(rows, range(1, len(rows) + 1)))
-        n_features, n_places = len(encoder) + len(encoded.keys), 0
-        if is_sparse:
-            n_features, n_places = 0, pipeline.n_places(encoded.X)
-        n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
-        return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
+    if exactly and encoder is not None and pipeline is not None:
+        can_encode = n_columns * len(items) <= _MAX_MATRIX_NUMBERS
+        if can_encode and (encoder.sparse or len(items) == 1):
+            rows = [row for row, _ in items]
+            encoded = encoder.encode(table_from_records(rows, range(1, len(rows) + 1)))
+            n_features, n_places = len(encoder) + len(encoded.keys), 0
+            if encoder.sparse:
+                n_features, n_places = 0, pipeline.n_places(encoded.X)
+            n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
+            return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
     # Columns whose names came before, and that have no value so far.
     n_unplaced = len(roles_so_far) if encoder is None else encoder.n_unplaced
     n_dates = sum(type(v) is str and roles.of_value(v) in roles.DATES for v in new_columns.values())
     n_new = len(new_columns) + (len(DATE_PARTS) - 1) * n_dates + len(DATE_PARTS) * n_unplaced
-    n_crossed = len(model.crosses)
+    n_categories = [*n_texts.values(), *len(model.crosses) * [len(items)]]  # by column or pair
     n_features = now.features + n_new
-    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_texts.values())
-    n_features += n_crossed * min(len(items), _MAX_CATEGORY_FEATURES)
+    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_categories)
+    n_places = now.places + 1 + n_cells + n_new + len(model.crosses) * len(items) + len(n_texts)
     # A word has two letters and one between it and the next, which is a pair of words too.
-    n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
-    n_places += len(n_texts)
+    n_places += 2 * n_letters // 3
     if encoder is not None:
         n_places += encoder.n_numbers  # a number that was always the same has no weight yet
         n_features, n_places = (0, n_places) if encoder.sparse else (n_features, 0)
@@ -147,76 +122,65 @@ def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> str | 
 class ClassifierState:
     """A `folklearn.Model` that learns from events: a new one, that of a file, or of a record."""
 
-    def __init__(self, created: CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
         config = created.config
         if record is None and created.file is not None:
             record = serialization.of_bytes(created.file)
         if len(config.classes) > created.limits.classes:
             raise RefusedError(422, f"a model may have {created.limits.classes} classes")
-        settings: dict[str, Any] = dict(config.settings)
-        model: Any = (
-            serialization.revive(record)
-            if record is not None
-            else Model(
-                config.learner,
-                roles=config.roles,
-                crosses=config.crosses,
-                classes=config.classes,
-                class_weight=config.class_weight,
-                windows=config.windows,
-                **settings,
-            )
-        )
-        if not isinstance(model, Model):
-            raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
-        self.model, self.created = model, created
-        self.to_record, self.copy_to_predict = model.to_record, model.copy_to_predict
-        model.monitor()
+        if record is None:
+            names = ("roles", "crosses", "classes", "class_weight", "windows")
+            options: dict[str, Any] = {name: getattr(config, name) for name in names}
+            settings: dict[str, Any] = config.settings
+            self.model = Model(config.learner, **options, **settings)
+        else:
+            self.model = Model.from_record(record)
+        self.created = created
+        self.to_record, self.copy_to_predict = self.model.to_record, self.model.copy_to_predict
+        self.model.monitor()
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case LabelEvent(row=dict() as row) as label:
-                self.check_growth([(row, label.label)])
-                self.model.learn_one(row, label.label, weight=label.weight)
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case LabelEvent(id=UUID() as id) as label:
-                event = find(id).event
-                self.check_growth([(event.row, label.label)])
-                pending = PendingPrediction(event.row, np.array(event.p), event.unseen)
-                self.model.tell(pending, label.label, weight=label.weight)
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case LabelsEvent() as labels:
+            case LabelEvent(label, row, id, weight):
+                asked = None if id is None else find(id).event
+                row = row or {} if asked is None else asked.row
+                self.check_growth([(row, label)])
+                if asked is None:
+                    self.model.learn_one(row, label, weight=weight)
+                else:
+                    pending = PendingPrediction(row, np.array(asked.p), asked.unseen)
+                    self.model.tell(pending, label, weight=weight)
+                return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case events.LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
-            case RefusalEvent(status=status, detail=detail):
+            case events.RefusalEvent(status=status, detail=detail):
                 raise RefusedError(status, detail)
-            case ExpiryEvent() as expiry:
+            case events.ExpiryEvent() as expiry:
                 self._learn_together(self.labels_in(expiry), find)
         return Answer(200, {"event": entry.seq})
 
-    def labels_in(self, event: JournalEvent) -> Sequence[LabelEvent | None]:
-        """Return the labels that an event teaches."""
+    def labels_in(self, event: events.JournalEvent) -> Sequence[LabelEvent | None]:
         match event:
             case LabelEvent() as label:
                 return [label]
-            case LabelsEvent(items=items):
+            case events.LabelsEvent(items=items):
                 return items
-            case ExpiryEvent(ids=ids) if self.created.config.default is not None:
+            case events.ExpiryEvent(ids=ids) if self.created.config.default is not None:
                 return [LabelEvent(self.created.config.default, id=id) for id in ids]
         return []
 
     def _learn_together(
         self, labels: Sequence[LabelEvent | None], find: FindEntry
-    ) -> list[RefusedItem]:
-        """Learn all labels that can be; return the others with reasons."""
+    ) -> list[dict[str, Any]]:
         present = [label for label in labels if label is not None]
+        items = [(label.row, label.label) for label in present if label.row is not None]
         try:
-            if present and all(label.row is not None for label in present):
-                rows = [label.row or {} for label in present]
-                labels_of_rows = [label.label for label in present]
+            if present and len(items) == len(present):
+                self.check_growth(items)
+                rows, told = zip(*items, strict=True)
                 weights = [label.weight for label in present]
-                self.check_growth([*zip(rows, labels_of_rows, strict=True)])
-                self.model.learn_many(rows, labels_of_rows, weight=weights)
+                self.model.learn_many([*rows], [*told], weight=weights)
                 return []
         except FolklearnError:
             pass  # nothing was learned: one by one the refused ones are identified
@@ -226,11 +190,11 @@ class ClassifierState:
                 if label is not None:
                     self.apply(Entry(0, 0, 0, label), find)
             except FolklearnError as error:
-                refused.append(RefusedItem(index, 422, str(error)))
+                refused.append({"item": index, "status": 422, "detail": str(error)})
         return refused
 
     def check_growth(self, items: Sequence[Item]) -> int:
-        """Raise if labels would make the model larger than it may become; return bytes it may add.
+        """Raise if labels would make the model too large; return bytes that they may add.
 
         A function of the model and of its first event alone, so that a replay refuses the same.
         """
@@ -251,28 +215,22 @@ class ClassifierState:
             raise RefusedError(422, "these rows are too wide to be learned together")
         return size.learner - now.learner
 
-    def count_bytes_added(self, items: Sequence[Item], *, exactly: bool) -> int:
-        """Return the bytes of weights that labels may add."""
-        size = bound_size(self.model, items, exactly=exactly)
-        return size.learner - measure_size(self.model).learner
-
-    @property
-    def n_bytes_left(self) -> int:
-        """Bytes of weights that labels may add in all."""
-        return max(0, self.created.limits.learner - measure_size(self.model).learner)
+    def count_bytes_added(self, items: Sequence[Item], *, exactly: bool = False) -> int:
+        """Return the bytes of weights that labels may add, within the limit of the model."""
+        if not items:
+            return 0
+        n_now = measure_size(self.model).learner
+        n_then = bound_size(self.model, items, exactly=exactly).learner
+        return min(n_then, max(n_now, self.created.limits.learner)) - n_now
 
     @property
     def n_bytes(self) -> int:
-        """Approximate memory of the model and of its published copy."""
-        encoder, pipeline = self.model.encoder, self.model.pipeline
-        n_bytes = self.model.recent.n_bytes + (0 if encoder is None else 2 * encoder.n_bytes)
-        if pipeline is not None:
-            learner = pipeline.learner
-            n_bytes += pipeline.n_bytes + (0 if learner is None else learner.n_bytes)
-        return n_bytes
+        model, pipeline = self.model, self.model.pipeline
+        learner = None if pipeline is None else pipeline.learner
+        parts = (model.recent, model.encoder, model.encoder, pipeline, learner)  # with the copy
+        return sum(part.n_bytes for part in parts if part is not None)
 
     def numbers(self) -> dict[str, Any]:
-        """Return how the model does."""
         model, n = self.model, self.model.n_rounds
         return {
             "kind": "classifier",
@@ -285,7 +243,6 @@ class ClassifierState:
 
 
 def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Item]:
-    """Return labels with their rows, those of predictions from the journal."""
     return [
         (find(label.id).event.row if label.id is not None else label.row or {}, label.label)
         for label in labels
@@ -293,32 +250,22 @@ def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Ite
     ]
 
 
-def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[RefusedItem] = ()) -> Answer:
-    """Return the answer to labels that were learned, but for those refused now."""
+def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] = ()) -> Answer:
     n_learned = len(labels.items) - labels.items.count(None) - len(refused)
     body: dict[str, Any] = {"event": seq, "learned": n_learned}
     if labels.already:
         body["already"] = labels.already
     if labels.refused or refused:
-        body["refused"] = [
-            {"item": item.index, "status": item.status, "detail": item.detail}
-            for item in (*labels.refused, *refused)
-        ]
-    return Answer(200, body) if refused else DerivedAnswer(200, body)
+        body["refused"] = [*labels.refused, *refused]
+    return Answer(200, body) if refused else events.DerivedAnswer(200, body)
 
 
 class NamedAgent(Serializable):
     """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
 
-    The state of a model of the service: it changes by events, and by nothing else. A decision is
+    `context` has by name, or in pairs with it, "number" or the list of the values of a category;
+    `default` is the reward of a decision that expires: without one it is dropped. A decision is
     known by the number of its event.
-
-    Parameters
-    ----------
-    actions : their names, at least two.
-    context : by name, or in pairs with it, "number" or the list of the values of a category.
-    default : the reward of a decision that expires; without one it is dropped.
-    seed : of the draws.
     """
 
     PARAMS = ("actions", "context", "default", "seed")
@@ -334,10 +281,9 @@ class NamedAgent(Serializable):
         seed: int = 0,
     ) -> None:
         self.actions, self.default, self.seed = list(actions), default, seed
-        if not (default is None or isinstance(default, int | float)):
-            raise InvalidInputError(
-                f"the default of an agent is a reward from 0 to 1, got {default!r}"
-            )
+        if not isinstance(default, int | float | None):
+            what = "the default of an agent is a reward from 0 to 1"
+            raise InvalidInputError(f"{what}, got {default!r}")
         if len(set(self.actions)) < len(self.actions):
             raise InvalidInputError("two actions have the same name")
         if not context:
@@ -355,20 +301,15 @@ class NamedAgent(Serializable):
                 )
             for value in [""] if kind == _NUMBER else kind:
                 self._places[name, value] = len(self._places)
-        self.agent: RewardAgent = auto(
-            n_features=len(self._places),
-            n_actions=len(self.actions),
-            default_reward=default,
-            seed=seed,
-        )
+        n, n_actions = len(self._places), len(self.actions)
+        self.agent = auto(n_features=n, n_actions=n_actions, default_reward=default, seed=seed)
         self._numbers: dict[int, int] = {}  # of decisions that wait, by that of their event
         self._n_rewards = np.zeros(len(self.actions), np.int64)
         self._rewards = np.zeros(len(self.actions))  # in all, by action
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
-        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case DecisionEvent(context=context):
+            case events.DecisionEvent(context=context):
                 decision = self.agent.act(self.encode_context(context))
                 self._numbers[entry.seq] = decision.id
                 if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
@@ -376,7 +317,7 @@ class NamedAgent(Serializable):
                 action = self.actions[decision.action]
                 body = {"action": action, "propensity": decision.propensity}
                 return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
-            case RewardEvent(id=id, reward=reward):
+            case events.RewardEvent(id=id, reward=reward):
                 number = find(id).seq
                 if number not in self._numbers:
                     raise InvalidInputError("nothing waits for this reward any more")
@@ -385,8 +326,8 @@ class NamedAgent(Serializable):
                 del self._numbers[number]
                 self._n_rewards[chosen] += 1
                 self._rewards[chosen] += reward
-                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
-            case ExpiryEvent(ids=ids):
+                return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case events.ExpiryEvent(ids=ids):
                 for number in [find(id).seq for id in ids]:
                     if number in self._numbers:
                         self.agent.expire(self._numbers.pop(number))
@@ -396,7 +337,6 @@ class NamedAgent(Serializable):
         """Return nothing: a decision changes the agent."""
 
     def numbers(self) -> dict[str, Any]:
-        """Return decisions, rewards learned and their average."""
         n = int(self._n_rewards.sum())
         return {
             "kind": "agent",
@@ -409,24 +349,19 @@ class NamedAgent(Serializable):
         }
 
     def table(self) -> list[tuple[str, int, float | None]]:
-        """Return (action, number of rewards, their average) of every action."""
         pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
         return [(name, n, total / n if n else None) for name, n, total in pairs]
 
     @property
     def n_bytes(self) -> int:
-        """Approximate memory, with the decisions that wait."""
-        n_actions, n_numbers = len(self.actions), len(self._places)
-        waiting = len(self._numbers) * self.n_bytes_of_decision
-        return 8 * n_actions * (n_numbers + 1) ** 2 + waiting
+        n_waiting = len(self._numbers) * self.n_bytes_of_decision
+        return 8 * len(self.actions) * (len(self._places) + 1) ** 2 + n_waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
-        """Approximate memory of a decision while it waits."""
         return 1_000 + 8 * (len(self.actions) + len(self._places))
 
     def encode_context(self, context: Mapping[str, Any]) -> Array:
-        """Return the features of a context; raise if it is none of this agent."""
         x = np.zeros(len(self._places))
         unknown = context.keys() - self._kinds.keys()
         if unknown:
@@ -446,10 +381,8 @@ class NamedAgent(Serializable):
         return x
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
-        pairs = np.array(list(self._numbers.items()), np.int64).reshape(-1, 2)
-        record.arrays["numbers"] = pairs
+        record.arrays["numbers"] = np.array([*self._numbers.items()], np.int64).reshape(-1, 2)
         return record
 
     def _restore(self, record: Record) -> None:
@@ -460,8 +393,7 @@ class NamedAgent(Serializable):
 ModelState = ClassifierState | NamedAgent
 
 
-def restore_state(created: CreateEvent, record: Record | None = None) -> ModelState:
-    """Return the state that a model begins with, or a later one from its record."""
+def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
     config = created.config
     if not config.actions:
         return ClassifierState(created, record)

@@ -8,11 +8,14 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,43 +24,21 @@ import apsw
 import msgspec
 from threadpoolctl import threadpool_limits
 
+from folklearn import serialization
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.events import (
-    Answer,
-    Config,
-    CreateEvent,
-    DeleteEvent,
-    DerivedAnswer,
-    ExpiryEvent,
-    ModelSize,
-    PredictionEvent,
-    RefusedError,
-)
-from folklearn.service.hosts import (
-    START_FACTOR,
-    Change,
-    Memory,
-    ModelHost,
-    Prepared,
-    TooEarlyError,
-    prepare,
-)
-from folklearn.service.journal import (
-    SNAPSHOT_FOLDER,
-    Entry,
-    Journal,
-    ModelRow,
-    Snapshot,
-    file_size,
-    name_damaged_file,
-    sync_folder,
-)
+from folklearn.serialization import Record
+from folklearn.service import events
+from folklearn.service.events import Answer, Config, RefusedError
+from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
+from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
 from folklearn.service.states import ClassifierState, ModelState, restore_state
 
 log = logging.getLogger("folklearn.service")
 
 _MAX_EXPIRED = 1_000  # events that expire at a time
+_N_KEPT_SNAPSHOTS = 2  # of a model
+_SNAPSHOT_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.folk")  # model, event, time of the event
 
 
 class ModelStore:
@@ -66,18 +47,7 @@ class ModelStore:
     `hosts` may be read by any thread; methods are for one thread, that of `Writer`. The order in
     which `write` handles a batch of changes: repeated ones are recognised, the others become
     events, one commit makes them durable, they are applied in order, the new state is published,
-    and only then are the answers given.
-
-    Parameters
-    ----------
-    folder : created if it does not exist.
-    limits : see `Limits`.
-    clock : returns milliseconds, which are written into the journal.
-
-    Attributes
-    ----------
-    hosts : models by tenant and name.
-    n_replayed : events replayed at the start.
+    and only then are the answers given. The clock's milliseconds are written into the journal.
     """
 
     def __init__(
@@ -87,7 +57,7 @@ class ModelStore:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.folder, self.limits, self.clock = folder, limits or Limits(), clock
-        self.memory = Memory(self.limits.memory)
+        self._snapshots, self.memory = folder / "snapshots", Memory(self.limits.memory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
@@ -103,7 +73,7 @@ class ModelStore:
             # Sums over several threads could round otherwise, and replay give other bytes.
             self._resources.enter_context(threadpool_limits(1, user_api="blas"))
             self.journal = self._resources.enter_context(closing(Journal(folder)))
-            with name_damaged_file(folder):
+            with self.journal.name_damaged_file():
                 self._recover()
             self._resources = self._resources.pop_all()  # until it is abandoned
 
@@ -111,31 +81,26 @@ class ModelStore:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
             if host.replay_seconds and not host.why_held:
-                with suppress(OSError):  # a cache: the journal has everything
-                    self.snapshot(host)
+                self.snapshot(host)
         self.journal.checkpoint()
         self.abandon()
 
     def abandon(self) -> None:
-        """Release the folder as it is."""
         self._resources.close()
 
     def models(self, tenant: str | None = None) -> list[ModelHost]:
-        """Return the models of a tenant, or of all, by name."""
         hosts = sorted(self.hosts.items(), key=lambda item: item[0])
         return [host for (owner, _), host in hosts if tenant in (None, owner)]
 
-    # Recovery.
-
     def _recover(self) -> None:
         journal = self.journal
-        kept_files = set()
-        for row in journal.models():
-            kept_files |= {snap.path(self.folder) for snap in journal.snapshots(row.number)}
-            ModelHost(row, *self._restore(row), self.memory)
-        for path in (self.folder / SNAPSHOT_FOLDER).glob("*"):
-            if path not in kept_files:  # half written by a process that died
+        for path in self._snapshots.glob("*"):
+            parts = _SNAPSHOT_NAME.fullmatch(path.name)
+            # Else half written by a process that died, or of events that the journal has lost.
+            if parts is None or not journal.has_event(*map(int, parts.groups())):
                 path.unlink()
+        for row in journal.models():
+            ModelHost(row, *self._restore(row), self.memory)
         by_number = {host.number: host for host in self.hosts.values()}
         first = min((host.version for host in by_number.values()), default=0)
         for entry in journal.entries(after=first):
@@ -157,36 +122,28 @@ class ModelStore:
 
     def _restore(
         self, row: ModelRow, below: int | None = None
-    ) -> tuple[CreateEvent, ModelState, Entry]:
-        """Return first event, state and last event of a model from its newest good snapshot.
-
-        With `below`, from the newest good one before that event.
-        """
+    ) -> tuple[events.CreateEvent, ModelState, Entry]:
+        """Return first event, state and last event from the newest good snapshot below an event."""
         first = self.journal.entry(row.first)
-        for snapshot in self.journal.snapshots(row.number):
-            if below is not None and snapshot.seq >= below:
-                continue
-            path = snapshot.path(self.folder)
-            n_bytes = round(1.5 * file_size(path))  # and published
-            if not self.memory.has_room(n_bytes, START_FACTOR):
-                log.warning("snapshot %s is too large for --memory", path.name)
+        for seq, path in _list_snapshots(self._snapshots, row.number):
+            if below is not None and seq >= below:
                 continue
             with suppress(OSError, FolklearnError):
-                state = restore_state(first.event, snapshot.read(self.folder))
-                return first.event, state, self.journal.entry(snapshot.seq)
+                n_bytes = round(1.5 * path.stat().st_size)  # and published
+                if not self.memory.has_room(n_bytes, self.memory.START_FACTOR):
+                    log.warning("snapshot %s is too large for --memory", path.name)
+                    continue
+                state = restore_state(first.event, serialization.read(path))
+                return first.event, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
         return first.event, restore_state(first.event), first
 
-    # Changes.
-
     def write(self, changes: Sequence[Change]) -> list[Answer]:
-        """Do changes in order; an answer is given only for what is durable and applied.
-
-        Those that depend on the outcome of earlier ones wait for a second commit.
-        """
+        """Do changes in order; those that depend on earlier ones wait for a second commit."""
         journal, memory, answers = self.journal, self.memory, list[Answer]()
         while True:
-            now, prepared = self.clock(), list[tuple[ModelHost, Prepared]]()
+            now, prepared = self.clock(), list[tuple[ModelHost, Entry | Answer]]()
+            is_full = memory.n_bytes > memory.limit
             with journal.transaction():
                 for change in changes[len(answers) :]:
                     host, row = change.host, change.host.row
@@ -195,7 +152,7 @@ class ModelStore:
                             raise RefusedError(404, f"the model {row.name} was deleted")
                         if host.why_held:
                             raise RefusedError(503, host.why_held, retry_after=60)
-                        if memory.n_bytes > memory.limit:
+                        if is_full:
                             memory.check(row.tenant)
                         prepared.append((host, prepare(change, journal, now)))
                     except RefusedError as refusal:
@@ -214,7 +171,6 @@ class ModelStore:
                 return answers
 
     def _apply(self, host: ModelHost, entry: Entry) -> Answer:
-        """Apply an event to the state of its model, or note that it cannot be."""
         began = time.perf_counter()
         if entry.skipped is not None:
             answer = _skipped_answer(entry.skipped)
@@ -230,12 +186,11 @@ class ModelStore:
                 answer = self._skip(host, entry, error)
         host.version, host.changed = entry.seq, entry.time
         host.replay_seconds += time.perf_counter() - began
-        if not isinstance(answer, DerivedAnswer):
+        if not isinstance(answer, events.DerivedAnswer):
             self._note_outcome(host, entry, answer)
         return answer
 
     def _note_outcome(self, host: ModelHost, entry: Entry, answer: Answer) -> None:
-        """Keep for the next commit what does not follow from an event."""
         if entry.has_key:
             self.journal.answers_to_add[entry.seq] = msgspec.json.encode(answer)
         if isinstance(host.state, ClassifierState):
@@ -246,7 +201,6 @@ class ModelStore:
                     self.journal.refused_ids[label.id] = entry.seq
 
     def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
-        """Leave out an event that fails, and restore the state before it."""
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
         with self.journal.transaction():
@@ -257,7 +211,6 @@ class ModelStore:
         return _skipped_answer(reason)
 
     def create(self, tenant: str, name: str, config: Config, file: bytes | None = None) -> Answer:
-        """Create a model; one of the same name and configuration is the same model."""
         existing, limits = self.hosts.get((tenant, name)), self.limits
         if existing is not None:
             if existing.config == config and file is None:
@@ -267,10 +220,18 @@ class ModelStore:
             )
         if len(self.models(tenant)) >= limits.models:
             raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
-        n_numbers = _check_config(config, limits)
+        kinds = config.context.values()
+        width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in kinds)
+        n_numbers = len(config.actions) * width**2  # of an agent's matrices
+        if n_numbers > limits.agent:
+            raise RefusedError(
+                422,
+                f"{len(config.actions):,} actions with this context are too many: their number "
+                f"times the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
+            )
         self.memory.check(tenant, 8 * n_numbers + 2 * len(file or b""))
-        size = ModelSize(*(getattr(limits, field) for field in ModelSize._fields))
-        event = CreateEvent(config, size, file)
+        size = events.ModelSize(*(getattr(limits, field) for field in events.ModelSize._fields))
+        event = events.CreateEvent(config, size, file)
         try:
             state = restore_state(event)
         except (FolklearnError, TypeError) as error:
@@ -282,71 +243,54 @@ class ModelStore:
         return Answer(201, {"name": name, "event": entry.seq})
 
     def delete(self, host: ModelHost) -> Answer:
-        """Delete a model; its events stay, its name is free again."""
         row = host.row
         if self.hosts.get((row.tenant, row.name)) is not host:
             raise RefusedError(404, f"the model {row.name} was deleted")
         with self.journal.transaction():
-            entry = self.journal.add(row.number, self.clock(), DeleteEvent())
+            entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
-        self.memory.remove(host)
+        del self.hosts[row.tenant, row.name]
         return Answer(200, {"event": entry.seq})
 
-    # Maintenance.
-
     def expire(self) -> None:
-        """Stop waiting for labels and rewards that are too late."""
         late: dict[int, list[UUID]] = {}
         for number, id in self.journal.due(self.clock(), _MAX_EXPIRED):
             late.setdefault(number, []).append(id)
         hosts = [host for host in self.models() if host.number in late]
         if hosts:
-            self.write([Change(host, ExpiryEvent(late[host.number])) for host in hosts])
+            self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost) -> None:
-        """Write the state of a model into a file, and note it in the journal."""
-        record = host.state.to_record()
-        snapshot = Snapshot.write(self.folder, host.number, host.version, record)
-        host.replay_seconds = 0.0
-        self.note_snapshot(snapshot)
-
-    def note_snapshot(self, snapshot: Snapshot) -> None:
-        """Note in the journal a snapshot file that is durable."""
+    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
+        """Write the state of a model into a file, by a thread of the pool if there is one."""
         with self.journal.transaction():
-            old = self.journal.add_snapshot(snapshot)
-        for replaced in old:
-            replaced.path(self.folder).unlink(missing_ok=True)
+            pass  # the outcome of events that will not be replayed must be durable before
+        # By the time in its name it is not taken for one of another journal.
+        path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
+        work = partial(_write_snapshot, path, host.number, host.state.to_record())
+        host.replay_seconds = 0.0
+        return work() if pool is None else pool.submit(work)
 
-    def check_disk(self) -> None:
-        """Raise while the disk is nearly full."""
-        if shutil.disk_usage(self.folder).free < self.limits.free_disk:
-            raise RefusedError(
-                503, "the disk is nearly full: nothing can be learned", retry_after=30
-            )
+    @property
+    def disk_refusal(self) -> RefusedError | None:
+        if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
+            return None
+        return RefusedError(503, "the disk is nearly full: nothing can be learned", retry_after=30)
 
 
-def _check_config(config: Config, limits: Limits) -> int:
-    """Raise if a configuration is too large; return how many numbers the matrices of an agent hold.
+def _write_snapshot(path: Path, number: int, record: Record) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_file(path, serialization.as_bytes(record))
+        for _, old in _list_snapshots(path.parent, number)[_N_KEPT_SNAPSHOTS:]:
+            old.unlink(missing_ok=True)
+    except Exception as error:  # no harm to a cache: the journal has everything
+        log.warning("the snapshot %s could not be written: %s", path.name, error)
 
-    That is 0 for a classifier.
-    """
-    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
-    n_numbers = len(config.actions) * width**2
-    if n_numbers > limits.agent:
-        raise RefusedError(
-            422,
-            f"{len(config.actions):,} actions with this context are too many: their number times "
-            f"the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
-        )
-    names = [*config.roles, *config.context, *config.actions]
-    names += [name for pair in config.crosses for name in pair]
-    names += [name for kind in config.context.values() if isinstance(kind, list) for name in kind]
-    labels = [*config.classes, config.default, *(config.class_weight or ())]
-    for what, texts, limit in (("name", names, limits.name), ("label", labels, limits.label)):
-        longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
-        if longest > limit:
-            raise RefusedError(422, f"a {what} may have {limit} letters, and one has {longest:,}")
-    return n_numbers
+
+def _list_snapshots(folder: Path, number: int) -> list[tuple[int, Path]]:
+    """Return the snapshots of a model by their last event, the newest first."""
+    paths = folder.glob(f"{number}-*-*.folk")
+    return sorted(((int(path.name.split("-")[1]), path) for path in paths), reverse=True)
 
 
 def _skipped_answer(reason: str) -> Answer:
@@ -355,16 +299,16 @@ def _skipped_answer(reason: str) -> Answer:
 
 def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
     """Return the digest of a model at a version, and how many predictions came out the same."""
-    predictions: dict[int, list[PredictionEvent]] = {}  # by the version that they used
+    predictions: dict[int, list[events.PredictionEvent]] = {}  # by the version that they used
     n_events = n_predictions = n_different = 0
     with closing(Journal(folder, read_only=True)) as journal, threadpool_limits(1, user_api="blas"):
         for entry in journal.entries(upto=version, model=number):
-            if isinstance(entry.event, PredictionEvent):
+            if isinstance(entry.event, events.PredictionEvent):
                 predictions.setdefault(entry.event.version, []).append(entry.event)
         state: Any = None
         for entry in journal.entries(upto=version, model=number):
             n_events += 1
-            if isinstance(entry.event, CreateEvent):
+            if isinstance(entry.event, events.CreateEvent):
                 state = restore_state(entry.event)
             elif entry.skipped is None:
                 with suppress(FolklearnError):  # refused again, which changes nothing

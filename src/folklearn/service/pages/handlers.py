@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,6 @@ class ModelPage:
         _ = self.facts.accuracy, self.facts.drift  # kept by the summary from now on
 
     def draw(self, name: str, is_narrow: bool) -> str:
-        """Return a chart as SVG; its title is that of the page."""
         if (name, is_narrow) not in self._images:
             size = CHART_SIZES[name][is_narrow]
             options: dict[str, Any] = {"title": ""}
@@ -106,7 +105,6 @@ class ModelPageCache:
         self._importance: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
 
     async def find(self, host: ModelHost) -> ModelPage:
-        """Return the page of a classifier, of now or of a few seconds ago."""
         async with self._page_lock:
             kept, until = self._pages.get(host.number, (None, 0.0))
             began = time.monotonic()
@@ -114,34 +112,16 @@ class ModelPageCache:
                 return kept
             version, state = await self._service.copy_state(host)
             assert isinstance(state, ClassifierState)
-            page: ModelPage = await self._in_thread(partial(ModelPage, version, state.model))
+            page: ModelPage = await self.in_thread(ModelPage, version, state.model)
             ended = time.monotonic()
             until = ended + max(_MIN_SECONDS_KEPT, _COST_RATIO_KEPT * (ended - began))
-            self._pages.pop(host.number, None)
-            if len(self._pages) >= _MAX_PAGES_KEPT:
-                del self._pages[next(iter(self._pages))]
             self._pages[host.number] = page, until
+            if len(self._pages) > _MAX_PAGES_KEPT:
+                del self._pages[next(iter(self._pages))]
             return page
 
-    async def draw(self, host: ModelHost, name: str, *, is_narrow: bool) -> str | None:
-        """Return a chart of a classifier as SVG, None if there is nothing to draw."""
-        page = await self.find(host)
-        if name not in page.charts:
-            return None
-        image: str = await self._in_thread(partial(page.draw, name, is_narrow))
-        return image
-
-    async def report(self, host: ModelHost) -> str:
-        """Return the report on a classifier."""
-        record = (await self.find(host)).model.to_record()
-        title = f"Report on {host.row.name}"
-        return await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
-
     def importance(self, host: ModelHost, page: ModelPage) -> list[tuple[str, float]] | None:
-        """Return the importance of columns as measured last; None before the first result.
-
-        Measuring takes long: it is done in a thread, and seldom.
-        """
+        """Return the importance of columns as measured last: in a thread, and seldom."""
         importance, until = self._importance.get(host.number, (None, 0.0))
         if time.monotonic() >= until and page.facts.explanation is not None:
             self._importance[host.number] = importance, math.inf
@@ -158,74 +138,68 @@ class ModelPageCache:
         self._importance[number] = importance, ended + _COST_RATIO_IMPORTANCE * (ended - began)
 
     def close(self) -> None:
-        """End the thread of the pages."""
         self._thread.shutdown(cancel_futures=True)
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
-@dataclass(frozen=True)
+@dataclass
 class PageRequest:
     """A request for a page: its key, and the model that the path names, if any."""
 
     service: Service
     pages: ModelPageCache
     request: Request
+    headers: dict[bytes, bytes]
     key: Key = NO_KEY
     host: Any = None  # `ModelHost`, where the path names a model
 
-    @property
-    def headers(self) -> dict[bytes, bytes]:
-        """The headers of the request."""
-        return dict(self.request.scope["headers"])
-
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
-        """Return a page."""
         context |= {"key": self.key, "address": str(self.request.base_url).rstrip("/")}
         text = render(template, package=__package__, **context)
         return Response(text, status, media_type="text/html")
 
 
-Handler = Callable[[PageRequest], Awaitable[Response]]
-
-
 def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
     """Return the routes of the pages: without a session there is the login, and what it shows."""
-    public = [
-        ("GET", "/static/{file}", static),
-        ("GET", "/login", login_form),
-        ("POST", "/login", login),
-        ("POST", "/logout", logout),
-    ]
-    with_session = [
-        ("GET", "/", models),
-        ("GET", "/models/{name}", model),
-        ("GET", "/models/{name}/pictures/{picture}.svg", chart),
-        ("GET", "/models/{name}/report", report),
-        ("POST", "/models/{name}/verify", verify),
+    table = [
+        ("GET", "/static/{file}", static, True),
+        ("GET", "/login", login_form, True),
+        ("POST", "/login", login, True),
+        ("POST", "/logout", logout, True),
+        ("GET", "/", models, False),
+        ("GET", "/models/{name}", model, False),
+        ("GET", "/models/{name}/pictures/{picture}.svg", chart, False),
+        ("GET", "/models/{name}/report", report, False),
+        ("POST", "/models/{name}/verify", verify, False),
     ]
     return [
         Route(path, partial(_answer, service, pages, handler, is_public), methods=[method])
-        for is_public, table in ((True, public), (False, with_session))
-        for method, path, handler in table
+        for method, path, handler, is_public in table
     ]
 
 
 async def _answer(
-    service: Service, pages: ModelPageCache, handler: Handler, is_public: bool, request: Request
+    service: Service,
+    pages: ModelPageCache,
+    handler: Callable[[PageRequest], Awaitable[Response]],
+    is_public: bool,
+    request: Request,
 ) -> Response:
-    """Answer a request: every response has its headers, every failure a page."""
-    page = PageRequest(service, pages, request)
+    page = PageRequest(service, pages, request, dict(request.scope["headers"]))
     try:
         if request.method == "POST":
             _check_same_site(request)
         if not is_public:
-            page = _find_session(page)
+            page.key = service.sessions.find(page.headers, service.keys) or NO_KEY
+        response: Response = RedirectResponse("/login", 303)
         if is_public or page.key is not NO_KEY:
+            name = request.path_params.get("name", "")
+            page.host = service.store.hosts.get((page.key.tenant, name))
+            if name and (page.host is None or not page.key.allows("read", name)):
+                raise RefusedError(404, f"There is no model {name!r}.")
             response = await handler(page)
-        else:
-            response = RedirectResponse("/login", 303)
     except FolklearnError as error:
         status = error.status if isinstance(error, RefusedError) else 422
         response = page.render("problem.html", status, sentence=str(error))
@@ -238,31 +212,15 @@ async def _answer(
     return response
 
 
-def _find_session(page: PageRequest) -> PageRequest:
-    """Return the request with the key of its session, and the model that its path names."""
-    key = page.service.sessions.find(page.headers, page.service.keys)
-    name = page.request.path_params.get("name")
-    if key is None or name is None:
-        return replace(page, key=key or NO_KEY)
-    host = page.service.store.hosts.get((key.tenant, name))
-    if host is None or not key.allows("read", name):
-        raise RefusedError(404, f"There is no model {name!r}.")
-    return replace(page, key=key, host=host)
-
-
 def _check_same_site(request: Request) -> None:
     """Refuse a form that another site has sent, by either of the headers of browsers."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        is_same = site == "same-origin"
-    else:
-        is_same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
-    if not is_same:
+    is_same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not (is_same if site is None else site == "same-origin"):
         raise RefusedError(403, "This form was sent by another site; nothing was done.")
 
 
 async def static(page: PageRequest) -> Response:
-    """Send the style, the script or the icon of the pages."""
     file = page.request.path_params["file"]
     if file not in _FILES:
         raise RefusedError(404, "There is no such file.")
@@ -271,12 +229,10 @@ async def static(page: PageRequest) -> Response:
 
 
 async def login_form(page: PageRequest) -> Response:
-    """Ask for a key."""
     return page.render("login.html", is_wrong=False)
 
 
 async def login(page: PageRequest) -> Response:
-    """Begin a session for a key that may read."""
     content = await read_body(page.request.receive, page.headers, _MAX_FORM_BYTES)
     fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
     text = fields.get("key", [""])[0].strip()
@@ -295,7 +251,6 @@ async def login(page: PageRequest) -> Response:
 
 
 async def logout(page: PageRequest) -> Response:
-    """End the session."""
     page.service.sessions.end(page.headers)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
@@ -303,7 +258,6 @@ async def logout(page: PageRequest) -> Response:
 
 
 async def models(page: PageRequest) -> Response:
-    """List the models, or show how to make the first one."""
     hosts = page.service.store.models(page.key.tenant)
     readable = [host for host in hosts if page.key.allows("read", host.row.name)]
     numbers = await page.service.numbers(readable)
@@ -312,7 +266,6 @@ async def models(page: PageRequest) -> Response:
 
 
 async def model(page: PageRequest) -> Response:
-    """Show one model."""
     service, host = page.service, page.host
     (numbers,) = await service.numbers([host])
     shared: dict[str, Any] = {
@@ -332,26 +285,25 @@ async def model(page: PageRequest) -> Response:
 
 
 async def chart(page: PageRequest) -> Response:
-    """Draw a chart of a model."""
     name, is_narrow = page.request.path_params["picture"], "narrow" in page.request.query_params
-    image = None
-    if not page.host.is_agent:
-        image = await page.pages.draw(page.host, name, is_narrow=is_narrow)
-    if image is None:
+    shown = None if page.host.is_agent else await page.pages.find(page.host)
+    if shown is None or name not in shown.charts:
         raise RefusedError(404, "There is no such picture.")
+    image = await page.pages.in_thread(shown.draw, name, is_narrow)
     return Response(image, media_type="image/svg+xml", headers=_DOCUMENT_HEADERS)
 
 
 async def report(page: PageRequest) -> Response:
-    """Send the report on a classifier."""
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    text = await page.pages.report(page.host)
+    record, title = (await page.pages.find(page.host)).model.to_record(), page.host.row.name
+    text = await asyncio.to_thread(
+        lambda: Model.from_record(record).report(title=f"Report on {title}")
+    )
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
 
 
 async def verify(page: PageRequest) -> Response:
-    """Replay the journal of a model, then show the page with the result."""
     name = page.host.row.name
     if not page.key.allows("admin", name):
         raise RefusedError(403, "Only a key with the scope admin may do this.")
