@@ -210,11 +210,12 @@ def test_portions_change_nothing(rng):
     once = Evidence(n_features=3, n_classes=3)
     once.add(X, Y, weight=weight)
     for cuts in ([0, 1, 7, 90, 200], list(range(201))):
-        parts = Evidence(n_features=3, n_classes=3)
+        parts, asked = (Evidence(n_features=3, n_classes=3) for _ in range(2))
         for a, b in pairwise(cuts):
-            parts.add(X[a:b], Y[a:b], weight=weight[a:b])
-        assert parts.lower_bound() == pytest.approx(once.lower_bound(), rel=1e-9, abs=1e-9)
-        assert [len(p.W) for p in parts._points] == [len(p.W) for p in once._points]
+            for one in (parts, asked):
+                one.add(X[a:b], Y[a:b], weight=weight[a:b])
+            assert asked.total_weight >= 0.0  # a question changes nothing
+        assert parts.to_bytes() == asked.to_bytes() == once.to_bytes()
 
 
 def test_single_rows_are_rows(rng):
@@ -224,7 +225,73 @@ def test_single_rows_are_rows(rng):
     for x, label, w in zip(X, y, weight, strict=True):
         singly._append(x, int(label), np.empty(0), float(w))
     assert singly.n_rounds == 90
-    assert singly.lower_bound() == pytest.approx(once.lower_bound(), rel=1e-9)
+    assert singly.to_bytes() == once.to_bytes()
+
+
+def test_merging_shuffled_parts_is_one_pass(monkeypatch, rng):
+    """To the last digits where all rows wait, and sound where they do not."""
+    X, Y, weight = rng.normal(size=(200, 3)), rng.dirichlet(np.ones(4), 200), rng.random(200)
+    for n_kept, tolerance in ((4096, 1e-6), (24, 0.5)):
+        monkeypatch.setattr(module, "KEPT_ROWS", n_kept)
+        whole = Evidence(n_features=3, n_classes=4)
+        whole.add(X, Y, weight=weight)
+        merged = Evidence(n_features=3, n_classes=4)
+        for rows in np.array_split(rng.permutation(200), 7):
+            part = Evidence(n_features=3, n_classes=4)
+            part.add(X[rows], Y[rows], weight=weight[rows])
+            merged = part + merged
+        assert merged.lower_bound() == pytest.approx(whole.lower_bound(), rel=tolerance)
+        assert merged.n_rounds == 200
+        assert merged.total_weight == pytest.approx(weight.sum(), rel=1e-12)
+        optimum, _ = penalised_optimum(whole, X, Y, weight)
+        assert merged.lower_bound() <= optimum * (1.0 + 1e-9)
+
+
+def test_scaling_is_scaling_the_weights(rng):
+    X, Y, weight = rng.normal(size=(100, 3)), rng.dirichlet(np.ones(4), 100), rng.random(100)
+    plain = Evidence(n_features=3, n_classes=4)
+    plain.add(X, Y, weight=weight)
+    for factor in (1.0, 0.3, 1e-6):
+        scaled = factor * plain
+        optimum, best = penalised_optimum(scaled, X, Y, factor * weight)
+        assert scaled.lower_bound() <= optimum * (1.0 + 1e-9)
+        for W in (best, rng.normal(size=best.shape)):
+            loss = total_loss(W, X, Y, weight)
+            assert scaled.value(W) <= factor * loss * (1.0 + 1e-9)
+            assert scaled.value(W) == pytest.approx(factor * plain.value(W), rel=1e-9, abs=1e-12)
+    assert (plain * 0.0).lower_bound() == 0.0
+
+
+def test_many_features_are_summed_as_few_are(rng):
+    """From some width on each pair has a rank update of its own instead of packed products."""
+    d, T = 165, 90
+    X, y = rng.normal(size=(T, d)) / 10, rng.integers(3, size=T)
+    evidence = Evidence(n_features=d, n_classes=3)
+    evidence.add(X, y)
+    few = Evidence(n_features=d - 10, n_classes=3)
+    few.add(X[:, :-10], y)
+    for one, rows in ((evidence, X), (few, X[:, :-10])):
+        assert one.n_waiting < T
+        optimum, best = penalised_optimum(one, rows, np.eye(3)[y], np.ones(T))
+        assert 0.5 * optimum <= one.lower_bound() <= optimum * (1.0 + 1e-9)
+        assert one.value(best) <= total_loss(best, rows, np.eye(3)[y], np.ones(T))
+
+
+def test_growing_keeps_what_was_proven(rng):
+    """More features are as if they had been 0; more classes as if they had not been there."""
+    X, Y, weight = rng.normal(size=(60, 3)), rng.dirichlet(np.ones(4), 60), rng.random(60)
+    small = Evidence(n_features=3, n_classes=4)
+    small.add(X, Y, weight=weight)
+    large = small.grown(n_features=5, n_classes=6)
+    assert large.n_waiting == small.n_waiting
+    W = 0.1 * rng.normal(size=(6, 5))
+    loss = total_loss(W[:, :3], X, np.pad(Y, ((0, 0), (0, 2))), weight)
+    assert 0.5 * loss < large.value(W) <= loss
+    absent = W.copy()
+    absent[4:] = 0.0
+    absent[:4, 3:] = 0.0
+    large_alone = small.grown(n_features=5)
+    assert large_alone.value(absent[:4]) == pytest.approx(small.value(absent[:4, :3]), rel=1e-12)
 
 
 def test_a_loaded_one_goes_on_exactly(rng):
