@@ -33,8 +33,8 @@ class Window:
     loss: float  # weighted; totals over the window
     n_errors: float
     weight: float
-    lower_bound: float  # no linear model of row norm at most B has a total loss below it
-    B: float
+    lower_bound: float  # no linear model has a total loss and a penalty below it
+    C: float = 1.0  # inverse of the penalty
 
     @property
     def n_rounds(self) -> int:
@@ -43,7 +43,7 @@ class Window:
 
     @property
     def could_gain(self) -> float:
-        """The most that any linear model of the class could have gained, a round, in nats."""
+        """The most that any linear model, its penalty counted, could have gained a round."""
         return (self.loss - self.lower_bound) / max(self.n_rounds, 1)
 
 
