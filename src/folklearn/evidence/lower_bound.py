@@ -45,7 +45,7 @@ class LowerBound(Serializable, ABC):
         As in scikit-learn 1 / C, or 2 / C for two classes, whose rows are halves of the weights
         that scikit-learn has; next to nothing for a constant column.
         """
-        tau = np.full(self.n_features, (2.0 if self.n_classes == 2 else 1.0) / self.C)
+        tau = np.full(self.n_features, penalty_of(self.C, self.n_classes))
         if self.constant is not None:
             tau[self.constant] *= CONSTANT_PENALTY
         return tau
@@ -158,6 +158,11 @@ class LowerBound(Serializable, ABC):
             f"{type(self).__name__}(n_features={self.n_features}, n_classes={self.n_classes}, "
             f"C={self.C:g}; {self.n_rounds} rounds)"
         )
+
+
+def penalty_of(C: float, n_classes: int) -> float:
+    """Return what half the squares of the weights of a model are multiplied by."""
+    return (2.0 if n_classes == 2 else 1.0) / C
 
 
 def round_loss_up(loss: float, n_rounds: int) -> float:
