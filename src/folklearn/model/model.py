@@ -398,15 +398,17 @@ class Model(TableClassifier):
         every linear model that `certificate` is about. `n_rows` asks for one window: the shortest
         of at least as many rows, or of all.
         """
-        pipeline, sums = self.pipeline, {}
+        pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            sums = pipeline.evidence.suffixes()
+            sums = pipeline.evidence.suffixes(
+                min((segment.start for segment in segments), default=0)
+            )
         return [
             Window(
                 segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
                 sums[segment.start].lower_bound() if segment.start in sums else -math.inf,
             )
-            for segment in self.metrics.windows(n_rows)
+            for segment in segments
         ]  # fmt: skip
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:

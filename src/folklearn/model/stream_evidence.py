@@ -176,15 +176,16 @@ class StreamEvidence(Serializable):
                 ladder.append(span)
         return ladder
 
-    def suffixes(self) -> dict[int, Sums]:
-        """Return the evidence of all rows since certain ones, by the number of the first."""
+    def suffixes(self, first: int = 0) -> dict[int, Sums]:
+        """Return the evidence of all rows since certain ones, none before `first`, by number."""
         waiting = self.rows.batch(self.numeric)
         if self.n_classes < 2 or (waiting is None and not self._ladder):
             return {}
         scaler, ladder = self._open_columns(waiting), self._ladder
         if waiting is not None:
             ladder = self._extend_ladder(scaler, waiting)
-        return {span.start: span.evidence for span in join_suffixes(ladder)}
+        spans = join_suffixes([span for span in ladder if span.start >= first])
+        return {span.start: span.evidence for span in spans}
 
     def certificate(self, loss: float, n_rounds: int, columns: str) -> Certificate | None:
         """Return what is proven next to a total loss; None before two classes.
