@@ -94,6 +94,7 @@ class OnlinePipeline(Serializable):
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
         self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
+        self._is_wide = True  # as its evidence, which keeps predictions then; `run` asks it
         switches = {"scale": scale, "intercept": intercept}
         self.scaler: OnlineScaler | SparseScaler
         if self.sparse:
@@ -205,6 +206,7 @@ class OnlinePipeline(Serializable):
             or not 0 <= y < n_classes
             or learner is None
             or self.batch_fit is not None
+            or self._is_wide
             or self.n_rounds >= self.holdout.next_round
             or not isinstance(scaler, OnlineScaler)
             or x.size != scaler.n_features
@@ -323,7 +325,7 @@ class OnlinePipeline(Serializable):
         late = list(late_numeric[-n_late:]) if n_late else []
         self.evidence.numeric += late if len(late) == n_late else [True] * n_late
         self.evidence.n_classes = K
-        self.learner, self.n_classes, self.batch_fit = learner, K, None
+        self.learner, self.n_classes, self.batch_fit, self._is_wide = learner, K, None, True
         self._predicted = None, None
         self._share_holdout()
 
@@ -397,7 +399,8 @@ class OnlinePipeline(Serializable):
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
-            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self.sparse else P[:0])
+            self._is_wide = evidence.is_wide
+            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
             evidence.rows.add(batch)
             if evidence.rows.n_rows == evidence.chunk_rows:
                 evidence.settle()
