@@ -212,7 +212,8 @@ def test_windows_have_bounds_for_the_same_models(case):
     _, model, run, X, y, regressions = case
     windows = model.windows()
     assert windows[-1].start == 0
-    assert windows[-1].lower_bound == pytest.approx(run.certificate.best_linear_at_least, rel=1e-3)
+    whole = 0.0 if model.encoder.sparse else 0.999 * run.certificate.best_linear_at_least
+    assert windows[-1].lower_bound >= whole
     for window in windows:
         own = slice(window.start, window.stop)
         for W in [*regressions, *_regressions_of_some(X[own], y[own], len(model.labels))]:
