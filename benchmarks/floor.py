@@ -1,7 +1,7 @@
 """The matrix products that `run` cannot avoid, alone: what is left is the library's own part.
 
 They are the product for P and the rank update of S, at the library's block size. Where the
-library chooses a block of one round they are its pass over S and its rank-k update.
+library chooses a block of one round they are its pass over S and a rank-k update.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numba import njit
 from peers import Competitor, Labels, Rows
 
 from folklearn.kernels.blas import PLAIN, syrk
-from folklearn.kernels.second_order import context_stats, subtract_square
+from folklearn.kernels.second_order import context_stats
 from folklearn.kernels.second_order_state import context_products
 
 _TINY = 1e-6  # norm of x: S stays as it is while S -= PP' is repeated thousands of times
@@ -27,7 +27,7 @@ def _block_calls(S, X, P, repeats):  # type: ignore[no-untyped-def]
 def _round_calls(S, theta, x, P, C, q, repeats):  # type: ignore[no-untyped-def]
     for _ in range(repeats):
         context_stats(S, theta, x, P, C, q)
-        subtract_square(S, P)
+        syrk(PLAIN, P.shape[1], P.shape[0], -1.0, P, 0, P.shape[1], S, 0, P.shape[1])
 
 
 def blas_calls(d: int, K: int, block: int) -> Competitor:

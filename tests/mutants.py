@@ -251,8 +251,8 @@ MUTANTS = (
         "total - allowance - bent", "total - allowance - 0.0 * bent", _OF_EVIDENCE,
     ),
     Mutant(
-        "certificates are expanded with the curvature of no class", "kernels/experts.py",
-        "B = 0.0 if s == 0 else classes[s - 1]", "B = 0.0",
+        "certificates are expanded with the curvature of no class", "kernels/leaders.py",
+        "B = 0.0 if s == 0 else memo[plan[CLASSES_AT] + s - 1]", "B = 0.0",
         ("tests/learners/test_leader.py::test_its_sums_are_those_of_the_dense_leader",),
     ),
     Mutant(

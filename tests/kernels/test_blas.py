@@ -2,11 +2,32 @@ import copy
 import pickle
 
 import numpy as np
+from numba import njit
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from folklearn import Folklore
 from folklearn.kernels import blas
 from folklearn.learners import folklore
+
+
+@njit
+def syrk(n, k, alpha, A, C):
+    blas.syrk(blas.PLAIN, n, k, alpha, A, 0, n, C, 0, n)
+
+
+@njit
+def symm(m, n, A, B, C):
+    blas.symm(m, n, A, 0, m, B, 0, m, C, 0, m)
+
+
+@njit
+def potrf(n, A):
+    return blas.potrf(n, A, 0, n)
+
+
+@njit
+def potrs(n, nrhs, A, B):
+    return blas.potrs(n, nrhs, A, 0, n, B, 0, n)
 
 
 def threads():
@@ -67,13 +88,13 @@ def test_symmetric_product_and_update_use_one_triangle(rng):
     lower = np.tril(S)
     lower[np.triu_indices(n, 1)] = np.nan
     Y = rng.normal(size=(m, n))
-    blas.syrk(blas.PLAIN, n, m, -1.0, Y, 0, n, lower, 0, n)
+    syrk(n, m, -1.0, Y, lower)
     np.testing.assert_allclose(np.tril(lower), np.tril(S - Y.T @ Y), atol=1e-12)
 
     lower = np.tril(S)
     lower[np.triu_indices(n, 1)] = np.nan
     out = np.empty((m, n))
-    blas.symm(n, m, lower, 0, n, Y, 0, n, out, 0, n)
+    symm(n, m, lower, Y, out)
     np.testing.assert_allclose(out, Y @ S, atol=1e-11)
 
 
@@ -82,21 +103,21 @@ def test_square_sums_are_factored_and_solved_in_one_triangle(rng):
     Y = rng.normal(size=(m, n))
     lower = np.eye(n)
     lower[np.triu_indices(n, 1)] = np.nan
-    blas.syrk(blas.PLAIN, n, m, 1.0, Y, 0, n, lower, 0, n)
+    syrk(n, m, 1.0, Y, lower)
     A = np.eye(n) + Y.T @ Y
     np.testing.assert_allclose(np.tril(lower), np.tril(A), atol=1e-12)
 
-    assert blas.potrf(n, lower, 0, n) == 0
+    assert potrf(n, lower) == 0
     np.testing.assert_allclose(np.tril(lower), np.linalg.cholesky(A), atol=1e-12)
     B = rng.normal(size=(2, n))
     solved = B.copy()
-    assert blas.potrs(n, 2, lower, 0, n, solved, 0, n) == 0
+    assert potrs(n, 2, lower, solved) == 0
     np.testing.assert_allclose(solved @ A, B, atol=1e-12)
 
 
 def test_a_factor_says_where_a_matrix_stops_being_positive():
     A = np.diag([1.0, 1.0, -1.0])
-    assert blas.potrf(3, A, 0, 3) == 3
+    assert potrf(3, A) == 3
 
 
 def test_a_learner_that_held_blas_to_one_thread_can_be_copied_and_pickled(rng):

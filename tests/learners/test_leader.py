@@ -5,7 +5,7 @@ import pytest
 
 from folklearn import Leader, best_in_class, load, synthetic
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.kernels import experts
+from folklearn.kernels import leaders
 from folklearn.kernels.evidence import CONSTANT
 from folklearn.kernels.quadratic import matrix
 from tests.learners.streams import mixed_stream
@@ -33,7 +33,7 @@ def test_its_sums_are_those_of_the_dense_leader():
     fast = Leader(n_features=3, n_classes=3, ridges=(0.1,), B=2.0, kept=40)
     fast.run(X, Y)
     state = fast._state.like()
-    experts.flush(state.memo, state.plan)
+    leaders.flush(state.memo, state.plan)
     for place, twin in enumerate((slow.sum, slow.evidence)):
         sums = state.quadratic(place)
         near = (1e-8, 1e-4)[place]  # the curvature of the class comes from a table

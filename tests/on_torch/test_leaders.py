@@ -1,13 +1,13 @@
-"""Modes of several ridges at once against `walk` and `jump`, one after the other."""
+"""Modes of several ridges at once against `walk`, one after the other."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from folklearn.kernels import experts
+from folklearn.kernels import leaders
 from folklearn.kernels.evidence import N_TOTALS, n_pairs
-from folklearn.kernels.newton import factor_ridge, jump, walk
+from folklearn.kernels.newton import factor_ridge, walk
 from folklearn.kernels.on_torch import back
 from folklearn.kernels.on_torch import experts as on_torch
 from folklearn.kernels.on_torch.expand import DeviceRows
@@ -29,7 +29,7 @@ def moved_here(own, kept, at, ridges, W):
     K, d = at.shape
     curved = own.copy()
     if len(X):
-        experts.add_expanded(
+        leaders.add_expanded(
             curved.S, np.empty((K, d)), np.zeros(N_TOTALS), at, X, Y, weights, norms, 0.0
         )
     after = W.copy()
@@ -37,10 +37,7 @@ def moved_here(own, kept, at, ridges, W):
     for ridge, one in zip(ridges, after, strict=True):
         if not factor_ridge(curved.S, ridge, K, H):
             continue
-        if len(X):
-            walk(own.S, own.G, ridge, H, X, Y, weights, experts.STEPS_OF_NEWTON, one)
-        else:
-            jump(own.G, H, one)
+        walk(own.S, own.G, ridge, H, X, Y, weights, leaders.STEPS_OF_NEWTON, one)
     return after
 
 

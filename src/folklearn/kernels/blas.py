@@ -13,51 +13,98 @@ threads a piece of work deserves (`one_thread`), and the previous setting is res
 
 from contextlib import nullcontext
 from functools import cache
+from inspect import Parameter, Signature
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import llvmlite.binding
-import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 from threadpoolctl import ThreadpoolController
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.compile import inline_kernel
 from folklearn.kernels.on_torch import Device
 
 OWN = "cpu"  # this library's compiled code, no device
 THREADED_N = 4000  # below this many state rows one thread is fastest
 NEVER_SPLIT = 200_000  # multiply-adds; matrix products this small stay on one thread
-TRANSPOSED, PLAIN, UPPER, LEFT, RIGHT = (ord(letter) for letter in "TNULR")
+TRANSPOSED, PLAIN, LEFT, RIGHT = (ord(letter) for letter in "TNLR")
 
 
-def _bind(name: str, n_arguments: int, library: str = "cython_blas") -> Any:
-    symbol = f"folklearn_{name}"
-    address = get_cython_function_address(f"scipy.linalg.{library}", name)
-    llvmlite.binding.add_symbol(symbol, address)
-    return types.ExternalFunction(symbol, types.void(*[types.voidptr] * n_arguments))
+def _bind(name: str, arguments: str, library: str = "cython_blas") -> Any:
+    """Return a routine that kernels call by value, with its arguments in the order of BLAS.
+
+    c is a character, i an integer, d a number, a an array and the offset of the first element; o
+    is what the routine reports, which is returned. A capital or a digit is always that argument.
+    """
+    symbol, kinds = f"folklearn_{name}", arguments.split()
+    llvmlite.binding.add_symbol(
+        symbol, get_cython_function_address(f"scipy.linalg.{library}", name)
+    )
+    free = [kind for kind in "".join(kinds).replace("a", "ai") if kind in "cida"]
+    scalars = {"c": types.int64, "i": types.int64, "d": types.float64}
+
+    def routine(typing_context, *given):
+        typed = [scalars.get(kind, own) for kind, own in zip(free, given, strict=True)]
+
+        def generate(context, builder, signature, values):
+            pointer, left = ir.IntType(8).as_pointer(), iter(range(len(values)))
+
+            def refer(value):
+                return builder.bitcast(cgutils.alloca_once_value(builder, value), pointer)
+
+            def pass_argument(kind):
+                if kind.isupper():
+                    return refer(ir.IntType(8)(ord(kind)))
+                if kind.isdigit():
+                    return refer(ir.DoubleType()(float(kind)))
+                if kind == "o":
+                    return builder.bitcast(info, pointer)
+                here = next(left)
+                if kind == "d":
+                    return refer(values[here])
+                if kind != "a":
+                    return refer(builder.trunc(values[here], ir.IntType(8 if kind == "c" else 32)))
+                array = context.make_array(signature.args[here])(context, builder, values[here])
+                return builder.bitcast(builder.gep(array.data, [values[next(left)]]), pointer)
+
+            info = cgutils.alloca_once_value(builder, ir.IntType(32)(0))
+            function = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(ir.VoidType(), [pointer] * len(kinds)), symbol
+            )
+            builder.call(function, [pass_argument(kind) for kind in kinds])
+            return builder.sext(builder.load(info), ir.IntType(64))
+
+        return types.int64(*typed), generate
+
+    names = [f"argument_{place}" for place in range(len(free))]
+    parameters = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("context", *names)]
+    routine.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return intrinsic(routine)
 
 
-_dgemm = _bind("dgemm", 13)
-_dsymm = _bind("dsymm", 12)
-_dsyrk = _bind("dsyrk", 10)
-_dtrmm = _bind("dtrmm", 11)
-_dpotrf = _bind("dpotrf", 5, "cython_lapack")
-_dpotrs = _bind("dpotrs", 8, "cython_lapack")
-
-
-@intrinsic
-def _ref(typing_context, value):
-    """Return the address of a scalar kept on the stack: BLAS takes everything by reference."""
-
-    def generate(context, builder, signature, arguments):
-        slot = cgutils.alloca_once_value(builder, arguments[0])
-        return builder.bitcast(slot, context.get_value_type(types.voidptr))
-
-    return types.voidptr(value), generate
+# In the comments x0 is the offset of an array, ldx the stride of its columns.
+# C = alpha op(A) op(B) + beta C, m x n with inner size k:
+# trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc
+gemm = _bind("dgemm", "c c i i i d a i a i d a i")
+# C = A B for a symmetric m x m matrix A given by its upper triangle:
+# m, n, A, a0, lda, B, b0, ldb, C, c0, ldc
+symm = _bind("dsymm", "L U i i 1 a i a i 0 a i")
+# C += alpha op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k:
+# trans, n, k, alpha, A, a0, lda, C, c0, ldc
+syrk = _bind("dsyrk", "U c i i d a i 1 a i")
+# B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n:
+# side, trans, m, n, alpha, A, a0, lda, B, b0, ldb
+trmm = _bind("dtrmm", "c U c N i i d a i a i")
+# Factor A = U'U in place in the upper triangle of the n x n matrix A; return 0, or the number of
+# the first leading minor that is not positive definite: n, A, a0, lda
+potrf = _bind("dpotrf", "U i a i o", "cython_lapack")
+# B = A^-1 B in place for n x nrhs B, given the factor that `potrf` left; return 0:
+# n, nrhs, A, a0, lda, B, b0, ldb
+potrs = _bind("dpotrs", "U i i a i a i o", "cython_lapack")
 
 
 @intrinsic
@@ -71,73 +118,6 @@ def address(typing_context, array, offset):
         )
 
     return types.voidptr(array, types.intp), generate
-
-
-@inline_kernel
-def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc):
-    """C = alpha op(A) op(B) + beta C: m x n with inner size k; x0 offsets, ldx strides."""
-    _dgemm(
-        _ref(np.int8(trans_a)), _ref(np.int8(trans_b)),
-        _ref(np.int32(m)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(alpha), address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
-        _ref(beta), address(C, c0), _ref(np.int32(ldc)),
-    )  # fmt: skip
-
-
-@inline_kernel
-def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
-    """C = A B for a symmetric m x m matrix A given by its upper triangle."""
-    _dsymm(
-        _ref(np.int8(LEFT)), _ref(np.int8(UPPER)), _ref(np.int32(m)), _ref(np.int32(n)),
-        _ref(1.0), address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
-        _ref(0.0), address(C, c0), _ref(np.int32(ldc)),
-    )  # fmt: skip
-
-
-@inline_kernel
-def syrk(trans, n, k, alpha, A, a0, lda, C, c0, ldc):
-    """C += alpha op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
-    _dsyrk(
-        _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(alpha), address(A, a0), _ref(np.int32(lda)),
-        _ref(1.0), address(C, c0), _ref(np.int32(ldc)),
-    )  # fmt: skip
-
-
-@inline_kernel
-def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
-    """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
-    _dtrmm(
-        _ref(np.int8(side)), _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int8(PLAIN)),
-        _ref(np.int32(m)), _ref(np.int32(n)), _ref(alpha),
-        address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
-    )  # fmt: skip
-
-
-@inline_kernel
-def potrf(n, A, a0, lda):
-    """Factor A = U'U in place in the upper triangle of the n x n matrix A.
-
-    Return 0, or the number of the first leading minor that is not positive definite.
-    """
-    info = np.empty(1, np.int32)
-    _dpotrf(
-        _ref(np.int8(UPPER)), _ref(np.int32(n)), address(A, a0), _ref(np.int32(lda)),
-        address(info, 0),
-    )  # fmt: skip
-    return info[0]
-
-
-@inline_kernel
-def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
-    """B = A^-1 B in place for n x nrhs B, given the factor that `potrf` left; return 0."""
-    info = np.empty(1, np.int32)
-    _dpotrs(
-        _ref(np.int8(UPPER)), _ref(np.int32(n)), _ref(np.int32(nrhs)),
-        address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
-        address(info, 0),
-    )  # fmt: skip
-    return info[0]
 
 
 @cache
@@ -190,9 +170,9 @@ def one_thread(n: int, rank: int) -> OneThread | None:
     return OneThread() if n * n * rank > NEVER_SPLIT else None
 
 
-def threads_for(n: int) -> OneThread | nullcontext[None]:
+def threads_for(n: int, *, everywhere: bool = False) -> OneThread | nullcontext[None]:
     """Return a context for work on n x n matrices: one BLAS thread, unless n is large."""
-    return nullcontext() if n >= THREADED_N else OneThread()
+    return nullcontext() if n >= THREADED_N else OneThread(everywhere=everywhere)
 
 
 def device_named(name: str | None) -> Device | None:

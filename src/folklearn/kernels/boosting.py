@@ -102,7 +102,8 @@ def regress(row, kind, clip, s, label, out):
     o = s[label] - top - rest
     m = _predict_margin(row, kind, clip, o)[4]
     if kind == OFFSET:
-        out[:] = s
+        for k in range(s.shape[0]):
+            out[k] = s[k]
         out[label] += m - o
         return
     for k in range(s.shape[0]):

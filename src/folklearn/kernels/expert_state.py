@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import StateFileError
 from folklearn.kernels import experts as panel
-from folklearn.kernels.evidence import block_rows, n_pairs, n_products
+from folklearn.kernels import leaders
+from folklearn.kernels.evidence import N_TOTALS, block_rows, n_pairs, n_products
 from folklearn.kernels.experts import AXES, SCRATCH
 from folklearn.kernels.quadratic import Quadratic, pairs_among
 
 Integers = NDArray[np.int64]
 
+
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
 _DENSE_ROUNDS = 4000  # up to which leaders are refreshed for every twentieth more,
 _MAX_DENSE_UNKNOWNS = 499  # unless there are more unknowns
+_DENSELY, _SPARSELY = 20, 10
+_MIN_HUGE_UNKNOWNS = 3000  # from which on a refresh takes as long as thousands of rounds,
+_SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after eight rounds
 _FIRST_REVIEW_ROUND = 512
 # At a review an expert may go that is so many nats behind and had at most this share of the
 # weight, on average since the last one; FOLKLORE, by far the dearest, sooner.
@@ -49,7 +54,6 @@ class Tracker(NamedTuple):
     biased: bool = False
 
     def name(self, unit: float) -> str:
-        """Return the tracker in words."""
         kind, rate = (
             ("AdaGrad", self.rate * unit) if self.adaptive else ("tracker", self.rate * unit**2)
         )
@@ -61,7 +65,6 @@ class ExpertSpec(NamedTuple):
     """Which experts a panel has, and how they are mixed.
 
     ridges : of the leaders that forget nothing.
-    classes : B of every class for which evidence is collected; a leader each.
     forgetting, trackers : the others; adaptive trackers come last.
     folklore : whether a FOLKLORE is among the experts.
     kept : rows that are held as rows and expanded anew.
@@ -71,7 +74,6 @@ class ExpertSpec(NamedTuple):
     """
 
     ridges: tuple[float, ...]
-    classes: tuple[float, ...] = ()
     forgetting: tuple[Forgetting, ...] = ()
     trackers: tuple[Tracker, ...] = ()
     folklore: bool = False
@@ -81,23 +83,18 @@ class ExpertSpec(NamedTuple):
     unit: float = 1.0
 
     @property
-    def n_modes(self) -> int:
-        """Leaders that forget nothing, those of certificates included."""
-        return len(self.ridges) + len(self.classes)
-
-    @property
     def n_experts(self) -> int:
-        """All experts."""
         return len(self.numbers["experts"])
 
     @property
     def numbers(self) -> dict[str, range]:
         """The numbers of the experts of each kind; all but FOLKLORE are linear models."""
-        n_leaders = self.n_modes + len(self.forgetting)
+        n_modes = len(self.ridges)
+        n_leaders = n_modes + len(self.forgetting)
         n_linear = n_leaders + len(self.trackers)
         return {
             "leaders": range(n_leaders),
-            "forgetting": range(self.n_modes, n_leaders),
+            "forgetting": range(n_modes, n_leaders),
             "trackers": range(n_leaders, n_linear),
             "adaptive": range(n_linear - sum(t.adaptive for t in self.trackers), n_linear),
             "linear": range(n_linear),
@@ -118,19 +115,12 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_sums(self) -> int:
-        """All sums: those that rows enter as they come, and one for each leader that forgets."""
-        return self.n_expanded + len(self.forgetting)
-
-    @property
-    def n_expanded(self) -> int:
-        """Sums that rows enter as they come."""
-        return 1 + len(self.classes) if self.n_modes else 0
+        """The sum that rows enter as they come, and one for each leader that forgets."""
+        return bool(self.ridges) + len(self.forgetting)
 
     def names(self) -> list[str]:
-        """Return the experts in words."""
         unit2 = self.unit**2
         names = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
-        names += [f"leader of the class B = {B:g}" for B in self.classes]
         names += [
             f"leader, ridge {f.ridge / unit2:g}, memory {f.memory:g}" for f in self.forgetting
         ]
@@ -168,12 +158,12 @@ class ExpertState:
         self.spec, self.whole = spec, whole
         self.d, self.K = d, K
         self.max_norm, self.max_weight = max_norm, max_weight
-        self.room = min(room or _FIRST_ROOM, spec.kept) if spec.n_modes else 0
+        self.room = min(room or _FIRST_ROOM, spec.kept) if spec.ridges else 0
         sizes = self._sizes
         unknowns = (K - 1) * d
         self.plan: Integers = np.zeros(panel.N_PLAN, np.int64)
         self.plan[: panel.T] = (
-            d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
+            d, K, len(spec.ridges), len(spec.forgetting),
             sizes["trackers"] - sizes["adaptive"], sizes["adaptive"], spec.folklore,
             block_rows(d), sizes["recent"], self.room, spec.kept,
             _DENSE_ROUNDS if unknowns <= _MAX_DENSE_UNKNOWNS else 0, spec.share,
@@ -191,11 +181,9 @@ class ExpertState:
             raise StateFileError(f"a panel of its sizes has {self.n_saved} numbers, not {n_saved}")
         self.memo: Array = np.zeros(at)
         self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
-        periods = [f.period(unknowns) for f in spec.forgetting]
+        self._periods = periods = [f.period(unknowns) for f in spec.forgetting]
         forgetting = zip(periods, spec.forgetting, strict=True)
-        of_forgetting = [f.ridge for f in spec.forgetting]
-        self["ridges"][:] = [*spec.ridges, *[spec.unit**2] * len(spec.classes), *of_forgetting]
-        self["classes"][:] = spec.classes
+        self["ridges"][:] = [*spec.ridges, *(f.ridge for f in spec.forgetting)]
         self["forgetting"][:, panel.PERIOD] = periods
         self["forgetting"][:, panel.KEEP] = [math.exp(-p / f.memory) for p, f in forgetting]
         self["rates"][:] = [t.rate for t in spec.trackers]
@@ -205,7 +193,6 @@ class ExpertState:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """The length of every axis."""
         spec = self.spec
         numbers = {kind: len(numbers) for kind, numbers in spec.numbers.items()}
         return numbers | {
@@ -214,7 +201,6 @@ class ExpertState:
             "classes": self.K,
             "pairs": n_pairs(self.K),
             "products": n_products(self.d),
-            "certified": len(spec.classes),
             "sums": self.whole * spec.n_sums,
             "recent": _RECENT if numbers["leaders"] else 0,
             "kept": self.room,
@@ -241,8 +227,8 @@ class ExpertState:
         self["W"][: self.d, expert] = W.T
 
     def quadratic(self, place: int) -> Quadratic:
-        """Return a sum of evidence: 0 the leaders', then those of the certificates."""
-        return Quadratic(self["S"][place], self["G"][place], self["totals"][place])
+        """Return a sum: 0 the leaders', then those of leaders that forget."""
+        return Quadratic(self["S"][place], self["G"][place], np.zeros(N_TOTALS))
 
     def like(
         self,
@@ -274,7 +260,6 @@ class ExpertState:
             old, new = zip(*pairs, strict=True)
             changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
         changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
-        changed.plan[panel.ACT] = 0
         changed["weights"][:] /= changed["weights"].sum()
         return changed
 
@@ -298,7 +283,7 @@ class ExpertState:
 
     def sums_of(self, kept: Sequence[int]) -> list[int]:
         """Return the places of the sums that belong to some of the experts."""
-        first = self.spec.n_expanded
+        first = int(bool(self.spec.ridges))
         forgetting = self.spec.numbers["forgetting"]
         return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
@@ -310,9 +295,42 @@ class ExpertState:
         return bool(
             same.all()
             and plan[panel.FLUSHED] <= plan[panel.POSITION] <= plan[panel.RECENT]
-            and plan[panel.N_PROVEN] <= plan[panel.N_KEPT] <= plan[panel.CAPACITY]
-            and plan[panel.BEST] < max(self.spec.n_modes, 1)
+            and plan[panel.N_KEPT] <= plan[panel.CAPACITY]
+            and plan[panel.BEST] < max(len(self.spec.ridges), 1)
         )
+
+    def settle(self, sums: Any = None) -> bool:
+        """Do what is due after a round; return whether experts are reviewed, or room is needed.
+
+        Rows enter the sums in blocks, leaders are refreshed when a twentieth or a tenth more has
+        been seen, those that forget after a fixed number of rounds. `sums` are those on a device.
+        """
+        sums = OwnSums if sums is None else sums
+        plan = self.plan[: panel.N_COUNTERS].tolist()
+        t, n_modes = plan[panel.T], plan[panel.RIDGES]
+        waiting = plan[panel.POSITION] - plan[panel.FLUSHED]
+        is_due, is_full = t >= plan[panel.NEXT], plan[panel.POSITION] >= plan[panel.RECENT]
+        if n_modes and waiting and (is_due or is_full or waiting >= plan[panel.BLOCK]):
+            sums.flush(self)
+        for f, period in enumerate(self._periods):
+            if t % period == 0:
+                sums.refresh_forgetting(self, f)
+        if is_due:
+            if n_modes:
+                sums.refresh(self)
+            self.plan[panel.NEXT] = t + self._rounds_to_refresh(t)
+        if is_full:
+            self.plan[panel.POSITION] = self.plan[panel.FLUSHED] = 0
+        needs_room = n_modes > 0 and plan[panel.N_KEPT] >= self.room < self.spec.kept
+        return needs_room or self._is_reviewed(t)
+
+    def _rounds_to_refresh(self, t: int) -> int:
+        if (self.K - 1) * self.d >= _MIN_HUGE_UNKNOWNS:
+            return max(_FIRST_STRETCH, t // _SELDOMLY)
+        return max(1, t // (_DENSELY if t < self.plan[panel.DENSE] else _SPARSELY))
+
+    def _is_reviewed(self, t: int) -> bool:
+        return self.spec.review and t >= _FIRST_REVIEW_ROUND and t & (t - 1) == 0
 
     def find_hopeless(self) -> set[int]:
         """Return the experts that may go after this round, if it is one of a review.
@@ -322,7 +340,7 @@ class ExpertState:
         against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
-        if not spec.review or t < _FIRST_REVIEW_ROUND or t & (t - 1):
+        if not self._is_reviewed(t):
             return set()
         rounds = t if t == _FIRST_REVIEW_ROUND else t // 2
         losses = self["losses"]
@@ -336,4 +354,23 @@ class ExpertState:
         return {e for e in spec.dear if hopeless[e]}
 
 
-_DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
+_DERIVED = ("ridges", "forgetting", "rates", "decaying", "biased")  # follow from the spec
+
+
+class OwnSums:
+    """The sums that are in the state itself, by compiled code; `ExpertSums` are on a device."""
+
+    @staticmethod
+    def flush(state: ExpertState) -> None:
+        """Let the rows that wait enter the sums."""
+        leaders.flush(state.memo, state.plan)
+
+    @staticmethod
+    def refresh(state: ExpertState) -> None:
+        """Move the modes of all ridges to where everything seen puts them."""
+        leaders.refresh(state.memo, state.plan)
+
+    @staticmethod
+    def refresh_forgetting(state: ExpertState, f: int) -> None:
+        """Discount the sum of a leader that forgets, and learn the rows of the last period."""
+        leaders.refresh_forgetting(state.memo, state.plan, f)

@@ -1,19 +1,17 @@
-"""Many linear experts and at most one FOLKLORE in one mixture, in one compiled call.
+"""Rounds of many linear experts and at most one FOLKLORE in one mixture, in one compiled call.
 
-Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes from
-which certificates are expanded, the modes of leaders that forget, trackers by gradient
-descent, trackers by AdaGrad, and FOLKLORE. All but the last are linear, softmax(W x), and
-their weights stand side by side in one matrix (d + 1, experts K), whose last row is for a
-constant input that only some trackers use. FOLKLORE is compiled for itself, and its rounds do not
-depend on the others: its predictions are arguments.
+Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes of leaders
+that forget, trackers by gradient descent, trackers by AdaGrad, and FOLKLORE. All but the last are
+linear, softmax(W x), and their weights stand side by side in one matrix (d + 1, experts K), whose
+last row is for a constant input that only some trackers use. FOLKLORE is compiled for itself, and
+its rounds do not depend on the others: its predictions are arguments.
 
-What happens on a schedule depends on the number of the round alone: rows enter the sums of
-evidence in blocks, leaders are refreshed when a twentieth or a tenth more has been seen, those
-that forget after a fixed number of rounds. So one by one and many at once are the same.
+What happens on a schedule depends on the number of the round alone (`ExpertState.settle`), so
+that one by one and many at once are the same.
 
 Everything lives in one array of floats, `memo`, and one of integers, `plan`, because a
 compiled function pays for every array it is called with. `plan` holds sizes, counters, and the
-place and shape of every section of memo, which `vector`, `table` and `cube` return.
+place and shape of every section of memo, which `vector` and `table` return.
 """
 
 import math
@@ -22,82 +20,63 @@ import numpy as np
 from numba import carray
 
 from folklearn.kernels.blas import address
-from folklearn.kernels.compile import inline_kernel, inner_kernel, kernel, shared_kernel
-from folklearn.kernels.evidence import (
-    N_TOTALS,
-    add_rows,
-    block_rows,
-)
-from folklearn.kernels.newton import factor_ridge, inner_product, linear_logits, walk
-from folklearn.kernels.second_order import norm
-from folklearn.kernels.simplex import exp_all
+from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
+from folklearn.kernels.simplex import softmax_each
 
 # Sizes, fixed when a panel is made.
 (
-    FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
+    FEATURES, CLASSES, RIDGES, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
     BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
-) = range(15)  # fmt: skip
+) = range(14)  # fmt: skip
 # Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
-# ones, and from where on they are not in the sums yet; rows kept, and how many of them the sums
-# of certified classes hold already; the round of the next refresh; the mode that rows are
-# expanded at; refreshes so far; whether Python has to act.
-T, ROUNDS, POSITION, FLUSHED, N_KEPT, N_PROVEN, NEXT, BEST, REFRESHES, ACT = range(15, 25)
-N_COUNTERS = 25
+# ones, and from where on they are not in the sums yet; rows kept; the round of the next refresh;
+# the mode that rows are expanded at; refreshes so far.
+T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES = range(14, 22)
+N_COUNTERS = 22
 N_CONSTANTS = 5
 MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
 
 AXES: dict[str, tuple[str | int, ...]] = {}  # of every section of memo, in their order
-_N_ENTRIES = 4  # that plan has for a section: its place in memo and three lengths, 1 if unused
+N_ENTRIES = 4  # that plan has for a section: its place in memo and three lengths, 1 if unused
 
 
 def _section(name: str, *axes: str | int) -> int:
     """Declare a section of memo and its axes; return where its entries stand in plan."""
     AXES[name] = axes
-    return N_COUNTERS + _N_ENTRIES * (len(AXES) - 1)
+    return N_COUNTERS + N_ENTRIES * (len(AXES) - 1)
 
 
-_CONSTANTS = _section("constants", N_CONSTANTS)
-_RIDGES = _section("ridges", "leaders")
-_FORGETTING = _section("forgetting", "forgetting", 2)
-_CLASSES = _section("classes", "certified")
-_RATES = _section("rates", "trackers")
-_DECAYING = _section("decaying", "trackers")
-_BIASED = _section("biased", "trackers")
-_WEIGHTS = _section("weights", "experts")
-_LOSSES = _section("losses", "experts")
-_CREDIT = _section("credit", "experts")
-_W = _section("W", "inputs", "linear", "classes")
-_SQUARES = _section("squares", "inputs", "adaptive", "classes")
-_S = _section("S", "sums", "pairs", "products")
-_G = _section("G", "sums", "classes", "features")
-_TOTALS = _section("totals", "sums", N_TOTALS)
-_RECENT_X = _section("recent_x", "recent", "features")
-_RECENT_Y = _section("recent_y", "recent", "classes")
-_RECENT_W = _section("recent_w", "recent")
-_RECENT_NORM = _section("recent_norm", "recent")
-_KEPT_X = _section("kept_x", "kept", "features")
-_KEPT_Y = _section("kept_y", "kept", "classes")
-_KEPT_W = _section("kept_w", "kept")
-_KEPT_NORM = _section("kept_norm", "kept")
-_SEEN = _section("seen", "inputs")
-_ROUND_LOSSES = _section("round_losses", "experts")
-_LOGITS = _section("logits", "linear", "classes")
-_PREDICTED = _section("predicted", "predictions", "classes")
-_STEPS = _section("steps", "trackers", "classes")
-_POWERS = _section("powers", "linear", "classes")
+CONSTANTS_AT = _section("constants", N_CONSTANTS)
+RIDGES_AT = _section("ridges", "leaders")
+FORGETTING_AT = _section("forgetting", "forgetting", 2)
+RATES_AT = _section("rates", "trackers")
+DECAYING_AT = _section("decaying", "trackers")
+BIASED_AT = _section("biased", "trackers")
+WEIGHTS_AT = _section("weights", "experts")
+LOSSES_AT = _section("losses", "experts")
+CREDIT_AT = _section("credit", "experts")
+W_AT = _section("W", "inputs", "linear", "classes")
+SQUARES_AT = _section("squares", "inputs", "adaptive", "classes")
+S_AT = _section("S", "sums", "pairs", "products")
+G_AT = _section("G", "sums", "classes", "features")
+RECENT_X_AT = _section("recent_x", "recent", "features")
+RECENT_Y_AT = _section("recent_y", "recent", "classes")
+RECENT_W_AT = _section("recent_w", "recent")
+KEPT_X_AT = _section("kept_x", "kept", "features")
+KEPT_Y_AT = _section("kept_y", "kept", "classes")
+KEPT_W_AT = _section("kept_w", "kept")
+SEEN_AT = _section("seen", "inputs")
+ROUND_LOSSES_AT = _section("round_losses", "experts")
+LOGITS_AT = _section("logits", "linear", "classes")
+PREDICTED_AT = _section("predicted", "predictions", "classes")
+STEPS_AT = _section("steps", "trackers", "classes")
+POWERS_AT = _section("powers", "linear", "classes")
 SCRATCH = ("seen", "round_losses", "logits", "predicted", "steps", "powers")  # of one round
-N_PLAN = N_COUNTERS + _N_ENTRIES * len(AXES)
+N_PLAN = N_COUNTERS + N_ENTRIES * len(AXES)
 
 PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
 
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
-STEPS_OF_NEWTON = 2
-_DENSELY, _SPARSELY = 20, 10
-_MIN_HUGE_UNKNOWNS = 3000  # from which on a refresh takes as long as thousands of rounds,
-_SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after eight rounds
-_STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
-_LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e6
-_IDLE, _SELDOM = 1e-3, 4  # a leader of less weight is refreshed every fourth time
 _TINY_STEP = 1e-300
 
 
@@ -115,113 +94,13 @@ def table(memo, plan, section):
     return carray(address(memo, plan[section]), shape, np.float64)
 
 
-@inner_kernel
-def cube(memo, plan, section):
-    """Return a section with all its axes."""
-    shape = (plan[section + 1], plan[section + 2], plan[section + 3])
-    return carray(address(memo, plan[section]), shape, np.float64)
-
-
-@inner_kernel
-def rows_of(memo, plan, section, first, stop):
-    """Return X, Y, weights and norms of the rows kept from a section on: recent, or kept."""
-    X = table(memo, plan, section)[first:stop]
-    Y = table(memo, plan, section + _N_ENTRIES)[first:stop]
-    weights = vector(memo, plan, section + 2 * _N_ENTRIES)[first:stop]
-    return X, Y, weights, vector(memo, plan, section + 3 * _N_ENTRIES)[first:stop]
-
-
-@inner_kernel
+@helper_kernel
 def target(label, soft, i):
     """Return y_i, of a class or, if that is -1, of a soft label."""
     return soft[i] if label < 0 else (1.0 if i == label else 0.0)
 
 
-@inner_kernel
-def n_modes(plan):
-    """Return the number of ridges on everything seen, those of certificates included."""
-    return plan[RIDGES] + plan[CERTIFIED]
-
-
-@inner_kernel
-def n_expanded(plan):
-    """Return the number of sums that rows enter as they come: the leaders', the certificates'."""
-    return 1 + plan[CERTIFIED] if n_modes(plan) > 0 else 0
-
-
-@shared_kernel("void(matrix, vector, f8, vector)", fast=True)
-def _all_logits(W, x, unit, z):
-    """Write the logits of all linear experts: W'(x, unit)."""
-    d = x.shape[0]
-    last = W[d]
-    width = z.shape[0]
-    for c in range(width):
-        z[c] = last[c] * unit
-    j = 0
-    while j + 4 <= d:
-        w0, w1, w2, w3 = W[j], W[j + 1], W[j + 2], W[j + 3]
-        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-        for c in range(width):
-            z[c] += (w0[c] * x0 + w1[c] * x1) + (w2[c] * x2 + w3[c] * x3)
-        j += 4
-    while j < d:
-        w0, x0 = W[j], x[j]
-        for c in range(width):
-            z[c] += w0[c] * x0
-        j += 1
-
-
-@inline_kernel
-def softmax_each(z, K, p, powers):
-    """Shift each expert's logits so that the largest is 0; write their softmax."""
-    n = z.shape[0]
-    for first in range(0, n, K):
-        top = z[first]
-        for c in range(first + 1, first + K):
-            top = z[c] if z[c] > top else top
-        for c in range(first, first + K):
-            z[c] -= top
-    exp_all(z, p, powers)
-    for first in range(0, n, K):
-        total = 0.0
-        for c in range(first, first + K):
-            total += p[c]
-        scale = 1.0 / total
-        for c in range(first, first + K):
-            p[c] *= scale
-
-
-@shared_kernel("b1(vector, integers, vector, vector)")
-def _load_predictions(memo, plan, folklore_p, x):
-    """Fill in what every expert predicts for x, unless it is there already.
-
-    Return False, all untouched, if |x| is unusable.
-    """
-    if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
-        return False
-    d, K = plan[FEATURES], plan[CLASSES]
-    seen = vector(memo, plan, _SEEN)
-    if seen[d] != 0.0:
-        same = True
-        for j in range(d):
-            same &= seen[j] == x[j]
-        if same:
-            return True
-    logits, predicted = vector(memo, plan, _LOGITS), vector(memo, plan, _PREDICTED)
-    n = logits.shape[0]
-    _all_logits(table(memo, plan, _W), x, memo[plan[_CONSTANTS] + UNIT], logits)
-    powers = carray(address(memo, plan[_POWERS]), (n,), np.int64)
-    softmax_each(logits, K, predicted[:n], powers)
-    if plan[FOLKLORE]:
-        for i in range(K):
-            predicted[n + i] = folklore_p[i]
-    for j in range(d):
-        seen[j] = x[j]
-    seen[d] = 1.0
-    return True
-
-
-@inner_kernel
+@helper_kernel
 def mix(weights, predicted, out):
     """Write the mixture (K,) of what experts predict (E, K)."""
     for i in range(out.shape[0]):
@@ -232,24 +111,7 @@ def mix(weights, predicted, out):
             out[i] += weight * max(predicted[e, i], FLOOR)
 
 
-@kernel
-def predict(memo, plan, folklore_p, x, out):
-    """Write the prediction for x; return False, all untouched, if |x| is unusable.
-
-    `folklore_p` (K,) is what FOLKLORE predicts; without one it is not read.
-    """
-    return _predict(memo, plan, folklore_p, x, out)
-
-
-@shared_kernel("b1(vector, integers, vector, vector, vector)")
-def _predict(memo, plan, folklore_p, x, out):
-    if not _load_predictions(memo, plan, folklore_p, x):
-        return False
-    mix(vector(memo, plan, _WEIGHTS), table(memo, plan, _PREDICTED), out)
-    return True
-
-
-@inner_kernel
+@helper_kernel
 def loss_of(p, label, soft):
     """Return -<y, ln p>; classes without mass in y cost nothing."""
     if label >= 0:
@@ -261,39 +123,18 @@ def loss_of(p, label, soft):
     return loss
 
 
-@inner_kernel
-def _place_of_least(losses, n):
-    """Return the place of the least of the first n losses; `argmin` is slow to compile."""
-    best = 0
+@helper_kernel
+def share_weights(weights, losses, share):
+    """Weigh experts by their losses (E,), by Bayes' rule; a share of the mass is for all alike."""
+    n = weights.shape[0]
+    least, total = losses[0], 0.0
     for e in range(1, n):
-        if losses[e] < losses[best]:
-            best = e
-    return best
-
-
-@inner_kernel
-def share_weights(weights, losses, t):
-    """Weigh experts by their losses (E,) in round t, counted from 1: Bayes' rule, fixed share."""
-    least = losses[_place_of_least(losses, losses.shape[0])]
-    total = 0.0
-    for e in range(weights.shape[0]):
+        least = losses[e] if losses[e] < least else least
+    for e in range(n):
         weights[e] *= math.exp(least - losses[e])
         total += weights[e]
-    share = 1.0 / (t + 1.0)
-    for e in range(weights.shape[0]):
-        weights[e] = (1.0 - share) * (weights[e] / total) + share / weights.shape[0]
-
-
-@inner_kernel
-def weigh_by_totals(weights, losses, scale):
-    """Weigh experts by Bayes' rule, from their losses (E,) of all rounds."""
-    least = losses[_place_of_least(losses, losses.shape[0])]
-    total = 0.0
-    for e in range(weights.shape[0]):
-        weights[e] = math.exp(scale * (least - losses[e]))
-        total += weights[e]
-    for e in range(weights.shape[0]):
-        weights[e] /= total
+    for e in range(n):
+        weights[e] = (1.0 - share) * (weights[e] / total) + share / n
 
 
 @kernel
@@ -302,35 +143,61 @@ def weigh_rounds(weights, totals, losses, counted, share, t, scale, before):
 
     Those that are `counted` are numbered from t + 1 on. Write the weights before each, (E, T).
     """
+    charged = np.empty(weights.shape[0])
     for s in range(losses.shape[1]):
-        before[:, s] = weights
-        totals += losses[:, s]
-        if not counted[s]:
-            continue
-        t += 1
-        if share:
-            share_weights(weights, scale * losses[:, s], t)
-        else:
-            weigh_by_totals(weights, totals, scale)
+        for e in range(weights.shape[0]):
+            before[e, s] = weights[e]
+            totals[e] += losses[e, s]
+            charged[e] = scale * (losses[e, s] if share else totals[e])
+        if counted[s]:
+            t += 1
+            if not share:
+                weights[:] = 1.0
+            share_weights(weights, charged, 1.0 / (t + 1.0) if share else 0.0)
     return t
 
 
-@inline_kernel
-def _weigh(memo, plan, label, soft, weight):
-    """Charge every expert its loss, and weigh the experts anew: fixed share, or Bayes."""
-    weights, losses = vector(memo, plan, _WEIGHTS), vector(memo, plan, _LOSSES)
-    credit, charged = vector(memo, plan, _CREDIT), vector(memo, plan, _ROUND_LOSSES)
-    predicted = table(memo, plan, _PREDICTED)
-    scale = 1.0 / memo[plan[_CONSTANTS] + MAX_WEIGHT]
-    for e in range(weights.shape[0]):
-        loss = weight * loss_of(predicted[e], label, soft)
-        losses[e] += loss
-        charged[e] = scale * loss
-        credit[e] += weights[e]
-    if plan[SHARE]:
-        share_weights(weights, charged, plan[T] + 1)
-    else:
-        weigh_by_totals(weights, losses, scale)
+@kernel
+def predict(memo, plan, folklore_p, x, out):
+    """Write the prediction for x; return False, all untouched, if |x| is unusable.
+
+    `folklore_p` (K,) is what FOLKLORE predicts; without one it is not read.
+    """
+    return _predict(memo, plan, folklore_p, x, out)
+
+
+@shared_kernel("b1(vector, integers, vector, vector, vector)", fast=True)
+def _predict(memo, plan, folklore_p, x, out):
+    # What every expert predicts is kept for the update that may follow with the same x.
+    d, K = plan[FEATURES], plan[CLASSES]
+    seen, square = plan[SEEN_AT], 0.0
+    same = memo[seen + d] != 0.0
+    for j in range(d):
+        same &= memo[seen + j] == x[j]
+        square += x[j] * x[j]
+        memo[seen + j] = x[j]
+    memo[seen + d] = 0.0
+    if not math.sqrt(square) <= memo[plan[CONSTANTS_AT] + MAX_NORM]:
+        return False
+    predicted = table(memo, plan, PREDICTED_AT)
+    if not same:
+        z, W = vector(memo, plan, LOGITS_AT), table(memo, plan, W_AT)
+        width = z.shape[0]
+        last, unit = W[d], memo[plan[CONSTANTS_AT] + UNIT]
+        for c in range(width):
+            z[c] = last[c] * unit
+        for j in range(d):
+            row, factor = W[j], x[j]
+            for c in range(width):
+                z[c] += row[c] * factor
+        powers = carray(address(memo, plan[POWERS_AT]), (width,), np.int64)
+        softmax_each(z, K, vector(memo, plan, PREDICTED_AT)[:width], powers)
+        if plan[FOLKLORE]:
+            for i in range(K):
+                predicted[width // K, i] = folklore_p[i]
+    memo[seen + d] = 1.0
+    mix(vector(memo, plan, WEIGHTS_AT), predicted, out)
+    return True
 
 
 @shared_kernel("void(vector, integers, vector, i8, vector, f8)", fast=True)
@@ -341,11 +208,10 @@ def _track(memo, plan, x, label, soft, weight):
     n_trackers = n_plain + n_adaptive
     if n_trackers == 0:
         return
-    rates, biased = vector(memo, plan, _RATES), vector(memo, plan, _BIASED)
-    decaying = vector(memo, plan, _DECAYING)
-    predicted, steps = vector(memo, plan, _PREDICTED), vector(memo, plan, _STEPS)
-    W = table(memo, plan, _W)
-    constants = vector(memo, plan, _CONSTANTS)
+    rates, biased = vector(memo, plan, RATES_AT), vector(memo, plan, BIASED_AT)
+    decaying, constants = vector(memo, plan, DECAYING_AT), vector(memo, plan, CONSTANTS_AT)
+    predicted, steps = vector(memo, plan, PREDICTED_AT), vector(memo, plan, STEPS_AT)
+    W = table(memo, plan, W_AT)
     constants[SQUARED_WEIGHTS] += weight * weight
     slowly = weight / math.sqrt(max(constants[SQUARED_WEIGHTS], _TINY_STEP))
     at = W.shape[1] - n_trackers * K
@@ -356,274 +222,91 @@ def _track(memo, plan, x, label, soft, weight):
         for i in range(K):
             steps[e * K + i] = rate * (predicted[at + e * K + i] - target(label, soft, i))
     width = n_plain * K
-    for j in range(d):
-        row, factor = W[j], x[j]
+    squares = table(memo, plan, SQUARES_AT)
+    for j in range(d + 1):
+        row, factor = W[j], x[j] if j < d else 1.0
+        if j == d:
+            for e in range(n_trackers):
+                for c in range(e * K, (e + 1) * K):
+                    steps[c] *= biased[e]
         for c in range(width):
             row[at + c] -= factor * steps[c]
-    row = W[d]
-    for e in range(n_plain):
-        for c in range(e * K, (e + 1) * K):
-            row[at + c] -= biased[e] * steps[c]
-    if n_adaptive == 0:
-        return
-    squares = table(memo, plan, _SQUARES)
-    for j in range(d + 1):
-        row, sums = W[j, at + width :], squares[j]
-        for e in range(n_adaptive):
-            factor = x[j] if j < d else biased[n_plain + e]
-            rate = rates[n_plain + e]
-            if factor == 0.0:
-                continue
-            for i in range(e * K, (e + 1) * K):
-                slope = factor * steps[width + i]
-                sums[i] += slope * slope
-                row[i] -= rate * slope / math.sqrt(max(sums[i], _TINY_STEP))
+        for e in range(n_plain, n_trackers):
+            for c in range(e * K, (e + 1) * K):
+                slope = factor * steps[c]
+                squares[j, c - width] += slope * slope
+                root = math.sqrt(max(squares[j, c - width], _TINY_STEP))
+                row[at + c] -= rates[e] * slope / root
 
 
 @inner_kernel
-def _put_row(memo, plan, section, at, x, length, label, soft, weight):
-    """Write a row where `rows_of` finds it."""
-    X, Y, weights, norms = rows_of(memo, plan, section, at, at + 1)
-    for j in range(x.shape[0]):
-        X[0, j] = x[j]
-    for i in range(Y.shape[1]):
-        Y[0, i] = target(label, soft, i)
-    weights[0] = weight
-    norms[0] = length
-
-
-@inline_kernel
-def _remember(memo, plan, x, length, label, soft, weight):
-    """Put the row among the recent ones, and among the kept ones while there is room."""
-    if plan[RECENT] > 0:
-        _put_row(memo, plan, _RECENT_X, plan[POSITION], x, length, label, soft, weight)
-        plan[POSITION] += 1
-    if n_expanded(plan) > 0 and plan[N_KEPT] < plan[KEPT]:
-        _put_row(memo, plan, _KEPT_X, plan[N_KEPT], x, length, label, soft, weight)
-        plan[N_KEPT] += 1
-        plan[FLUSHED] = plan[POSITION]  # rows that are kept do not enter the sums
+def _put_row(memo, plan, section, at, x, label, soft, weight):
+    """Write a row where `leaders` finds it: x, y and weight in three sections."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    x0, y0 = plan[section] + at * d, plan[section + N_ENTRIES] + at * K
+    for j in range(d):
+        memo[x0 + j] = x[j]
+    for i in range(K):
+        memo[y0 + i] = target(label, soft, i)
+    memo[plan[section + 2 * N_ENTRIES] + at] = weight
 
 
 @kernel
 def learn(memo, plan, folklore_p, x, label, soft, weight):
-    """Learn one example. Return its loss and whether `settle` is due.
+    """Learn one example. Return its loss and whether `ExpertState.settle` is due.
 
     The loss is NaN, and all is untouched, if |x| is unusable.
     """
     return _learn(memo, plan, folklore_p, x, label, soft, weight)
 
 
-@shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)")
+@shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)", fast=True)
 def _learn(memo, plan, folklore_p, x, label, soft, weight):
-    if not _load_predictions(memo, plan, folklore_p, x):
+    d, K = plan[FEATURES], plan[CLASSES]
+    mixed = carray(address(memo, plan[POWERS_AT]), (K,), np.float64)  # which are not needed again
+    if not _predict(memo, plan, folklore_p, x, mixed):
         return math.nan, False
-    mixed = np.empty(plan[CLASSES])
-    mix(vector(memo, plan, _WEIGHTS), table(memo, plan, _PREDICTED), mixed)
     loss = loss_of(mixed, label, soft)
     plan[ROUNDS] += 1
     if weight == 0.0:
         return loss, False
-    memo[plan[_CONSTANTS] + LOSS] += weight * loss
-    _weigh(memo, plan, label, soft, weight)
-    _track(memo, plan, x, label, soft, weight)
-    _remember(memo, plan, x, norm(x), label, soft, weight)
-    vector(memo, plan, _SEEN)[-1] = 0.0
+    constants = plan[CONSTANTS_AT]
+    memo[constants + LOSS] += weight * loss
+    # Charge every expert its loss, and weigh them anew: fixed share, or Bayes.
+    weights, predicted = vector(memo, plan, WEIGHTS_AT), table(memo, plan, PREDICTED_AT)
+    charged = vector(memo, plan, ROUND_LOSSES_AT)
+    scale = 1.0 / memo[constants + MAX_WEIGHT]
+    for e in range(weights.shape[0]):
+        lost = weight * loss_of(predicted[e], label, soft)
+        memo[plan[LOSSES_AT] + e] += lost
+        memo[plan[CREDIT_AT] + e] += weights[e]
+        charged[e] = scale * lost
+        if plan[SHARE] == 0:
+            charged[e] = scale * memo[plan[LOSSES_AT] + e]
+            weights[e] = 1.0
     plan[T] += 1
-    return loss, _is_due(memo, plan)
-
-
-@inline_kernel
-def _is_due(memo, plan):
-    """Tell whether rows must enter sums, leaders be refreshed, or Python act."""
     t = plan[T]
-    if plan[POSITION] - plan[FLUSHED] >= plan[BLOCK] or t >= plan[NEXT]:
-        return True
-    if plan[POSITION] >= plan[RECENT] > 0 or must_act(plan):
-        return True
-    forgetting = table(memo, plan, _FORGETTING)
-    due = False
+    share_weights(weights, charged, 1.0 / (t + 1.0) if plan[SHARE] else 0.0)
+    _track(memo, plan, x, label, soft, weight)
+    memo[plan[SEEN_AT] + d] = 0.0
+    # Put the row among the recent ones, and among the kept ones while there is room.
+    due = t >= plan[NEXT] or t & (t - 1) == 0
+    if plan[RECENT] > 0:
+        _put_row(memo, plan, RECENT_X_AT, plan[POSITION], x, label, soft, weight)
+        plan[POSITION] += 1
+        due |= plan[POSITION] >= plan[RECENT]
+    if plan[RIDGES] == 0:
+        plan[FLUSHED] = plan[POSITION]  # there is nothing to enter
+    elif plan[N_KEPT] < plan[KEPT]:
+        _put_row(memo, plan, KEPT_X_AT, plan[N_KEPT], x, label, soft, weight)
+        plan[N_KEPT] += 1
+        plan[FLUSHED] = plan[POSITION]  # rows that are kept do not enter the sums
+        due |= plan[N_KEPT] >= plan[CAPACITY]
+    due |= plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]
+    forgetting = table(memo, plan, FORGETTING_AT)
     for f in range(plan[FORGETTING]):
         due |= t % int(forgetting[f, PERIOD]) == 0
-    return due
-
-
-@inner_kernel
-def must_act(plan):
-    """Tell whether the arrays are to change: a review of the experts, more room for rows."""
-    t = plan[T]
-    if plan[REVIEWS] > 0 and t >= plan[REVIEWS] and t & (t - 1) == 0:
-        return True
-    full = plan[N_KEPT] >= plan[CAPACITY] and plan[CAPACITY] < plan[KEPT]
-    return full and n_modes(plan) > 0
-
-
-@shared_kernel("void(vector, integers)")
-def settle(memo, plan):
-    """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
-    vector(memo, plan, _SEEN)[-1] = 0.0
-    t = plan[T]
-    due = t >= plan[NEXT] and n_modes(plan) > 0
-    full = plan[POSITION] >= plan[RECENT]
-    waits = plan[POSITION] > plan[FLUSHED] and n_expanded(plan) > 0
-    if waits and (due or full or plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]):
-        flush(memo, plan)
-    forgetting = table(memo, plan, _FORGETTING)
-    for f in range(plan[FORGETTING]):
-        if t % int(forgetting[f, PERIOD]) == 0:
-            _refresh_forgetting(memo, plan, f)
-    if due:
-        _refresh(memo, plan)
-    if t >= plan[NEXT]:
-        plan[NEXT] = next_refresh(plan, t)
-    if full:
-        plan[POSITION] = 0
-        plan[FLUSHED] = 0
-    plan[ACT] = must_act(plan)
-
-
-@inline_kernel
-def next_refresh(plan, t):
-    """Return the round of the next refresh after one in round t."""
-    if (plan[CLASSES] - 1) * plan[FEATURES] >= _MIN_HUGE_UNKNOWNS:
-        return t + max(_FIRST_STRETCH, t // _SELDOMLY)
-    return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
-
-
-@shared_kernel("void(vector, integers)")
-def flush(memo, plan):
-    """Let the rows that wait enter the sums; since they came the modes have not moved."""
-    if plan[POSITION] > plan[FLUSHED]:
-        _add_to_sums(memo, plan, _RECENT_X, plan[FLUSHED], plan[POSITION], 0)
-        plan[FLUSHED] = plan[POSITION]
-
-
-@shared_kernel("void(vector, integers, i8, i8, i8, i8)")
-def _add_to_sums(memo, plan, section, first, stop, first_sum):
-    """Let rows enter the sums from `first_sum` on, each expanded at its mode."""
-    X, Y, weights, norms = rows_of(memo, plan, section, first, stop)
-    S, G, totals = cube(memo, plan, _S), cube(memo, plan, _G), table(memo, plan, _TOTALS)
-    classes = vector(memo, plan, _CLASSES)
-    for s in range(first_sum, n_expanded(plan)):
-        B = 0.0 if s == 0 else classes[s - 1]
-        W = _mode(memo, plan, plan[BEST] if s == 0 else plan[RIDGES] + s - 1)
-        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, B)
-
-
-@inner_kernel
-def _mode(memo, plan, e):
-    """Return the weights (K, d) of a linear expert."""
-    d, K = plan[FEATURES], plan[CLASSES]
-    W, mode = table(memo, plan, _W), np.empty((K, d))
-    for i in range(K):
-        for j in range(d):
-            mode[i, j] = W[j, e * K + i]
-    return mode
-
-
-@inline_kernel
-def _set_mode(memo, plan, e, mode):
-    K, d = mode.shape
-    W = table(memo, plan, _W)
-    for i in range(K):
-        for j in range(d):
-            W[j, e * K + i] = mode[i, j]
-
-
-@shared_kernel("void(matrix, matrix, vector, matrix, matrix, matrix, vector, vector, f8)")
-def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
-    """Add rows expanded at the model W, in blocks."""
-    d = X.shape[1]
-    block = block_rows(d)
-    labels = np.full(block, -1)
-    for start in range(0, X.shape[0], block):
-        stop = min(start + block, X.shape[0])
-        Z = np.empty((stop - start, W.shape[0]))
-        linear_logits(X[start:stop], W, Z)
-        add_rows(
-            S, G, totals, Z, X[start:stop], labels[: stop - start], Y[start:stop],
-            weights[start:stop], norms[start:stop], B,
-        )  # fmt: skip
-
-
-@shared_kernel("void(vector, integers)")
-def _refresh(memo, plan):
-    """Move the modes of all ridges to where everything seen puts them."""
-    K = plan[CLASSES]
-    n = (K - 1) * plan[FEATURES]
-    shares, modes = vector(memo, plan, _WEIGHTS), n_modes(plan)
-    plan[BEST] = _place_of_least(vector(memo, plan, _LOSSES), modes)
-    plan[REFRESHES] += 1
-    S, G = cube(memo, plan, _S)[0], cube(memo, plan, _G)[0]
-    ridges, classes = vector(memo, plan, _RIDGES), vector(memo, plan, _CLASSES)
-    X, Y, weights, norms = rows_of(memo, plan, _KEPT_X, 0, plan[N_KEPT])
-    curved = _add_curvature(S, _mode(memo, plan, plan[BEST]), X, Y, weights, norms)
-    H = np.empty((n, n))
-    for e in range(modes):
-        if skip_refresh(shares, plan, e) or not factor_ridge(curved, ridges[e], K, H):
-            continue
-        W = _mode(memo, plan, e)
-        walk(S, G, ridges[e], H, X, Y, weights, STEPS_OF_NEWTON, W)
-        _set_mode(memo, plan, e, W)
-        if e >= plan[RIDGES]:
-            ridges[e] = next_certificate_ridge(ridges[e], W, classes[e - plan[RIDGES]])
-
-
-@inner_kernel
-def _add_curvature(S, W, X, Y, weights, norms):
-    """Return S with the curvature of rows at W."""
-    curved, unused = S.copy(), np.empty(W.shape)
-    add_expanded(curved, unused, np.empty(N_TOTALS), W, X, Y, weights, norms, 0.0)
-    return curved
-
-
-@inline_kernel
-def skip_refresh(shares, plan, e):
-    """Tell whether a mode is left out of a refresh, because it has next to no weight."""
-    idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
-    return idle and plan[REFRESHES] % _SELDOM != 0
-
-
-@inline_kernel
-def next_certificate_ridge(ridge, W, B):
-    """Return the next ridge of a certificate, so that W comes to lie near the class of B."""
-    ratio = inner_product(W, W) / (W.shape[0] * B * B)
-    ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
-    return min(max(ridge * ratio, _LEAST_RIDGE), _MOST_RIDGE)
-
-
-@kernel
-def prove_kept(memo, plan):
-    """Let the rows that wait enter the sums, and the kept ones those of certified classes.
-
-    The leaders go on with the kept rows as rows. A class that comes later was not there, so a
-    proof must not count it; but a model that knows it had better not predict it for them.
-    """
-    flush(memo, plan)
-    _add_to_sums(memo, plan, _KEPT_X, plan[N_PROVEN], plan[N_KEPT], 1)
-    plan[N_PROVEN] = plan[N_KEPT]
-
-
-@shared_kernel("void(vector, integers, i8)")
-def _refresh_forgetting(memo, plan, f):
-    """Discount the sum of a leader that forgets, and learn the rows of the last period."""
-    K = plan[CLASSES]
-    n = (K - 1) * plan[FEATURES]
-    s, e = n_expanded(plan) + f, n_modes(plan) + f
-    forgetting = table(memo, plan, _FORGETTING)[f]
-    S, G = cube(memo, plan, _S)[s], cube(memo, plan, _G)[s]
-    totals = table(memo, plan, _TOTALS)[s]
-    lam = vector(memo, plan, _RIDGES)[e]
-    stop = plan[POSITION]
-    first = stop - int(forgetting[PERIOD])
-    X, Y, weights, norms = rows_of(memo, plan, _RECENT_X, first, stop)
-    S *= forgetting[KEEP]
-    G *= forgetting[KEEP]
-    totals *= forgetting[KEEP]
-    W, H = _mode(memo, plan, e), np.empty((n, n))
-    if factor_ridge(_add_curvature(S, W, X, Y, weights, norms), lam, K, H):
-        walk(S, G, lam, H, X, Y, weights, STEPS_OF_NEWTON, W)
-        _set_mode(memo, plan, e, W)
-    add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0)
+    return loss, due
 
 
 @kernel
@@ -635,7 +318,7 @@ def predict_rows(memo, plan, folklore_p, X, out):
 
 @kernel
 def run(memo, plan, folklore_p, X, labels, soft, weights, out):
-    """Predict, then learn, row by row, until `settle` is due; return how many, and if it is."""
+    """Predict, then learn, until `settle` is due; return how many rows, and if it is."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label

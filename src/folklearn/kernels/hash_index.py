@@ -92,7 +92,6 @@ class Columns:
 
     @property
     def n(self) -> int:
-        """How many columns occurred."""
         return int(self._count[0])
 
     @property
@@ -102,7 +101,6 @@ class Columns:
 
     @property
     def room(self) -> int:
-        """How many columns there is room for."""
         return len(self._columns)
 
     @property
@@ -112,7 +110,6 @@ class Columns:
 
     @property
     def n_bytes(self) -> int:
-        """The memory that the table takes."""
         return self._keys.nbytes + self._places.nbytes + self._columns.nbytes
 
     def with_room(self, n: int) -> "Columns":
@@ -120,7 +117,6 @@ class Columns:
         return self if n <= self.room else Columns.of(self.columns, n)
 
     def n_with(self, indices: Indices) -> int:
-        """Return how many columns there are with these."""
         return self.n + len(np.unique(indices[self.find(indices) < 0]))
 
     def find(self, indices: Indices) -> NDArray[np.int64]:

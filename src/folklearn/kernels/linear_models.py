@@ -123,15 +123,13 @@ def ogd_round(W, totals, work, x, label, soft, weight, B, rate, decay, max_norm)
 
 
 @kernel
-def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P, losses):
+def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P):
     """Predict every row of X into P and learn it."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
         predict_linear(W, X[t], np.inf, P[t])
-        losses[t] = ogd_round(
-            W, totals, work, X[t], labels[t], y, weights[t], B, rate, decay, np.inf
-        )  # fmt: skip
+        ogd_round(W, totals, work, X[t], labels[t], y, weights[t], B, rate, decay, np.inf)
 
 
 @fast_kernel
@@ -145,7 +143,6 @@ def _add_row(W, indices, values, r):
 
 @fast_kernel
 def _sparse_logits(W, indices, values, z):
-    """Write W' x."""
     for k in range(z.shape[0]):
         z[k] = 0.0
     for a in range(indices.shape[0]):

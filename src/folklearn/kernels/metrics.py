@@ -52,7 +52,9 @@ def _close_window(windows, n_closed):
             older[kind], moving[kind] = moving[kind], older[kind] + newer[kind]
             newer[kind] = 0.0
         level, n_here = level + 1, (n_here - 2) // 2
-    windows[1 + 2 * level + (1 if n_here > 0 else 0)] = moving
+    last = windows[1 + 2 * level + (1 if n_here > 0 else 0)]
+    for kind in range(last.shape[0]):
+        last[kind] = moving[kind]
 
 
 @kernel

@@ -14,17 +14,23 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, potrf, potrs
-from folklearn.kernels.compile import inner_kernel, shared_kernel
-from folklearn.kernels.simplex import exp_all
+from folklearn.kernels.compile import helper_kernel, shared_kernel
+from folklearn.kernels.simplex import softmax_each
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
 MOST_HALVINGS = 12
 
 
-@inner_kernel
+@helper_kernel
 def pair_at(i, j, K):
     """Return the place of the pair i < j."""
     return i * K - i * (i + 1) // 2 + (j - i - 1)
+
+
+@helper_kernel
+def new_matrix(m, n):
+    """Return an empty matrix: `np.empty` is compiled anew for all options of callers."""
+    return np.empty((m, n))
 
 
 @shared_kernel("b1(matrix, f8, i8, matrix)")
@@ -35,33 +41,28 @@ def factor_ridge(S, lam, K, H):
     """
     n = H.shape[0]
     d = n // (K - 1)
-    diagonal = np.empty(S.shape[1])
     for a in range(K - 1):
-        diagonal[:] = 0.0
-        for j in range(K):
-            if j != a:
-                pair = S[pair_at(min(a, j), max(a, j), K)]
-                for i in range(diagonal.shape[0]):
-                    diagonal[i] += pair[i]
-        at = 0
+        own = a * d
         for r in range(d):
-            row = H[a * d + r]
-            for c in range(r + 1):
-                row[a * d + c] = diagonal[at + c]
-            at += r + 1
-            row[a * d + r] += lam * (1.0 - 1.0 / K)
-        for b in range(a):
-            pair = S[pair_at(b, a, K)]
-            at = 0
+            row = H[own + r]
+            for c in range(r):
+                row[own + c] = 0.0
+            row[own + r] = lam * (1.0 - 1.0 / K)
+        for j in range(K):
+            if j == a:
+                continue
+            pair = S[pair_at(j, a, K) if j < a else pair_at(a, j, K)]
+            at, other = 0, j * d
             for r in range(d):
-                row = H[a * d + r]
+                row = H[own + r]
                 for c in range(r + 1):
-                    row[b * d + c] = -pair[at + c]
-                for c in range(r):
-                    H[a * d + c, b * d + r] = -pair[at + c]
+                    row[own + c] += pair[at + c]
+                if j < a:
+                    for c in range(r):
+                        row[other + c] = -pair[at + c]
+                        H[own + c, other + r] = -pair[at + c]
+                    row[other + r] = -pair[at + r] - lam / K
                 at += r + 1
-            for r in range(d):
-                H[a * d + r, b * d + r] -= lam / K
     return potrf(n, H, 0, n) == 0
 
 
@@ -94,45 +95,25 @@ def pull(S, W, out):
                 out[j, c] -= along[c]
 
 
-@inner_kernel
-def inner_product(A, B):
-    total = 0.0
-    for i in range(A.shape[0]):
-        for j in range(A.shape[1]):
-            total += A[i, j] * B[i, j]
-    return total
-
-
-@shared_kernel("f8(matrix, matrix, f8, matrix, vector, matrix, integers)")
-def _true_loss(Z, ZD, t, Y, weights, E, powers):
-    """Return the loss of rows at logits Z + t ZD; leave w(p - y) in E."""
-    loss = 0.0
-    m, K = Z.shape
-    for s in range(m):
-        row = E[s]
-        top = -math.inf
+@shared_kernel("f8(vector, vector, f8, matrix, vector, vector, vector, integers)")
+def _true_loss(Z, ZD, t, Y, weights, A, E, powers):
+    """Return the loss of rows at logits Z + t ZD; leave w(p - y) in E. A is scratch."""
+    for c in range(Z.shape[0]):
+        A[c] = Z[c] + t * ZD[c]
+    K, loss = Y.shape[1], 0.0
+    softmax_each(A, K, E, powers)
+    for s in range(Y.shape[0]):
+        score, top, weight = 0.0, 0.0, weights[s]
         for i in range(K):
-            row[i] = Z[s, i] + t * ZD[s, i]
-            top = row[i] if row[i] > top else top
-        score = 0.0
-        for i in range(K):
-            row[i] -= top
-            score += Y[s, i] * row[i]
-        loss -= weights[s] * score
-    exp_all(E.reshape(m * K), E.reshape(m * K), powers)
-    for s in range(m):
-        row = E[s]
-        total = 0.0
-        for i in range(K):
-            total += row[i]
-        loss += weights[s] * math.log(total)
-        scale = weights[s] / total
-        for i in range(K):
-            row[i] = scale * row[i] - weights[s] * Y[s, i]
+            p, y = E[s * K + i], Y[s, i]
+            score += y * A[s * K + i]
+            top = p if p > top else top
+            E[s * K + i] = weight * (p - y)
+        loss -= weight * (math.log(top) + score)
     return loss
 
 
-@inner_kernel
+@helper_kernel
 def _solve(H, gradient, step):
     """Write the step (K, d) to where the gradient of the quadratic vanishes, centred.
 
@@ -157,64 +138,48 @@ def _solve(H, gradient, step):
     return math.isfinite(size)
 
 
-@inner_kernel
-def linear_logits(X, W, Z):
-    """Write X W' into Z (m, K)."""
-    m, d = X.shape
-    K = W.shape[0]
-    gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, 0, d, 0.0, Z, 0, K)
-
-
-@shared_kernel("void(matrix, matrix, matrix)")
-def jump(G, H, W):
-    """Move W to the mode of a ridge and a sum alone, whose factor H is."""
-    step = np.empty_like(W)
-    if _solve(H, G, step):
-        for i in range(W.shape[0]):
-            for j in range(W.shape[1]):
-                W[i, j] = step[i, j]
-
-
 @shared_kernel("void(matrix, matrix, f8, matrix, matrix, matrix, vector, i8, matrix)")
 def walk(S, G, lam, H, X, Y, weights, n_steps, W):
     """Move W by damped Newton steps towards the mode of ridge, sum and true loss of rows."""
     K, d = W.shape
     m = X.shape[0]
-    Z, ZD, E = np.empty((m, K)), np.zeros((m, K)), np.empty((m, K))
-    pulled, pulled_step = np.empty((K, d)), np.empty((K, d))
-    gradient, step = np.empty((K, d)), np.empty((K, d))
-    linear_logits(X, W, Z)
-    pull(S, W, pulled)
+    logits = new_matrix(4, m * K)
+    Z, ZD, A, E = logits[0], logits[1], logits[2], logits[3]
+    pulled, pulled_step = new_matrix(K, d), new_matrix(K, d)
+    gradient, step = new_matrix(K, d), new_matrix(K, d)
     powers = np.empty(m * K, np.int64)
-    loss = _true_loss(Z, ZD, 0.0, Y, weights, E, powers)
+    gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, 0, d, 0.0, Z, 0, K)
+    pull(S, W, pulled)
+    loss = _true_loss(Z, Z, 0.0, Y, weights, A, E, powers)
     for _ in range(n_steps):
         for i in range(K):
             for j in range(d):
                 gradient[i, j] = G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])
         gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, 0, d, E, 0, K, 1.0, gradient, 0, d)
-        is_finite = _solve(H, gradient, step)
-        slope = inner_product(gradient, step)
-        if not (slope < 0.0 and is_finite):
+        if not _solve(H, gradient, step):
             return
-        linear_logits(X, step, ZD)
+        gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, step, 0, d, X, 0, d, 0.0, ZD, 0, K)
         pull(S, step, pulled_step)
-        linear = inner_product(G, step) + 2.0 * (
-            inner_product(pulled, step) + lam * inner_product(W, step)
-        )
-        square = inner_product(pulled_step, step) + lam * inner_product(step, step)
-        t = 1.0
-        for _ in range(MOST_HALVINGS):
-            there = _true_loss(Z, ZD, t, Y, weights, E, powers)
-            if there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
-                break
-            t *= 0.5
-        else:
+        slope, linear, square = 0.0, 0.0, 0.0
+        for i in range(K):
+            for j in range(d):
+                here = step[i, j]
+                slope += gradient[i, j] * here
+                linear += (G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])) * here
+                square += (pulled_step[i, j] + lam * here) * here
+        if not slope < 0.0:
             return
+        t, there, n_tried = 2.0, math.inf, 0
+        while not there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
+            if n_tried == MOST_HALVINGS:
+                return
+            t *= 0.5
+            there = _true_loss(Z, ZD, t, Y, weights, A, E, powers)
+            n_tried += 1
         loss = there
         for i in range(K):
             for j in range(d):
                 W[i, j] += t * step[i, j]
                 pulled[i, j] += t * pulled_step[i, j]
-        for s in range(m):
-            for i in range(K):
-                Z[s, i] += t * ZD[s, i]
+        for c in range(m * K):
+            Z[c] += t * ZD[c]

@@ -89,7 +89,7 @@ def log_loss(z, log_total, label, soft):
     return log_total - score
 
 
-@shared_kernel("void(vector, matrix, cube, matrix)")
+@shared_kernel("void(vector, matrix, cube, matrix)", fast=True)
 def predict_from_state(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
     q, h, predicted, p = vectors[Q_AT], vectors[A_AT], vectors[PREDICTED], vectors[P_AT]
@@ -108,7 +108,7 @@ def predict_from_state(constants, nodes, squares, vectors):
         predicted[i] = p[i]
 
 
-@shared_kernel("f8(vector, cube, matrix, i8, vector, f8, f8, f8, vector)")
+@shared_kernel("f8(vector, cube, matrix, i8, vector, f8, f8, f8, vector)", fast=True)
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 

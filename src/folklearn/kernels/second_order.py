@@ -26,7 +26,7 @@ from folklearn.kernels.blas import (
     syrk,
     trmm,
 )
-from folklearn.kernels.compile import inner_kernel, kernel, shared_kernel
+from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.prediction_rules import (
     A_AT,
     C_AT,
@@ -44,9 +44,7 @@ from folklearn.kernels.prediction_rules import (
     predict_from_state,
 )
 
-FRESH = -1  # behind x in the memo's `seen`: what the memo holds of that x
-_SEEN = 1.0
-_GLIMPSED = 2.0
+_SEEN, _GLIMPSED = 1.0, 2.0  # behind x in the memo's `seen`: what the memo holds of that x
 _SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 _MAX_PANELLED_N, _PANEL = 800, 16  # above, dsyrk is faster than panels
@@ -54,9 +52,15 @@ SPARE = 1e-12  # of 1/lam: what rounding may take from the diagonal of S beyond 
 _MAX_THETA = 1e100  # beyond, sums of products overflow
 
 
-@inner_kernel
 def memo_offsets(d, k):
-    """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo."""
+    """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
+
+    Everything but S lives in this one array, because a compiled function pays for every
+    array it is called with. Totals and constants come first; they, squares, vectors and nodes are
+    those of `prediction_rules`. theta is (n,); seen (d + 1,) is the last context and whether what
+    squares, vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
+    room is (2, n), scratch.
+    """
     theta = N_TOTALS + N_CONSTANTS
     seen = theta + k * d
     squares = seen + d + 1
@@ -66,38 +70,34 @@ def memo_offsets(d, k):
     return theta, seen, squares, vectors, P, room, room + 2 * k * d
 
 
-@inner_kernel
-def open_memo(memo, d, k):
-    """Return the views totals, constants, theta, seen, squares, vectors, P, room, nodes of a memo.
+offsets_of = helper_kernel(memo_offsets)
 
-    Everything but S lives in this one array, because a compiled function pays for every
-    array it is called with. Totals, constants, squares, vectors and nodes are those of
-    `prediction_rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
-    vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
-    room is (2, n), scratch.
-    """
-    at = memo_offsets(d, k)
-    n_nodes = (memo.shape[0] - at[6]) // k
-    return (
-        carray(address(memo, 0), (N_TOTALS,), np.float64),
-        carray(address(memo, N_TOTALS), (N_CONSTANTS,), np.float64),
-        carray(address(memo, at[0]), (k * d,), np.float64),
-        carray(address(memo, at[1]), (d + 1,), np.float64),
-        carray(address(memo, at[2]), (N_SQUARES, k, k), np.float64),
-        carray(address(memo, at[3]), (N_VECTORS, k + 1), np.float64),
-        carray(address(memo, at[4]), (k, k * d), np.float64),
-        carray(address(memo, at[5]), (2, k * d), np.float64),
-        carray(address(memo, at[6]), (n_nodes, k), np.float64),
-    )
+
+@inner_kernel
+def view_vector(memo, at, n):
+    """Return n numbers of a memo from a place on."""
+    return carray(address(memo, at), (n,), np.float64)
+
+
+@inner_kernel
+def view_matrix(memo, at, m, n):
+    """Return m rows of n numbers of a memo from a place on."""
+    return carray(address(memo, at), (m, n), np.float64)
+
+
+@inner_kernel
+def view_squares(memo, at, k):
+    """Return the squares of `prediction_rules` from a place on."""
+    return carray(address(memo, at), (N_SQUARES, k, k), np.float64)
 
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
     """Write P = S(I (x) x) (as P', C order).
 
-    One pass over the lower triangle, four rows at a time. Row i of class a gives the part
-    of column a left of the diagonal (the long loop) and, by symmetry, its own entry in the
-    columns of the classes before a (the short loops).
+    One pass over the lower triangle, four rows at a time. What lies left of the diagonal block in
+    row i of class a gives the entries i of the columns of the classes before a, and by symmetry
+    is added to column a.
     """
     k = P.shape[0]
     d = x.shape[0]
@@ -111,43 +111,36 @@ def columns(S, x, P):
             i = first + r
             s0, s1, s2, s3 = S[i], S[i + 1], S[i + 2], S[i + 3]
             x0, x1, x2, x3 = x[r], x[r + 1], x[r + 2], x[r + 3]
-            for b in range(a):
+            for b in range(a + 1):
                 o = b * d
                 t0 = t1 = t2 = t3 = 0.0
-                for j in range(d):
-                    t0 += s0[o + j] * x[j]
-                    t1 += s1[o + j] * x[j]
-                    t2 += s2[o + j] * x[j]
-                    t3 += s3[o + j] * x[j]
-                P[b, i], P[b, i + 1], P[b, i + 2], P[b, i + 3] = t0, t1, t2, t3
-            for j in range(i):
-                Pa[j] += x0 * s0[j] + x1 * s1[j] + x2 * s2[j] + x3 * s3[j]
-            t0 = t1 = t2 = t3 = 0.0
-            for j in range(r):
-                t0 += s0[first + j] * x[j]
-                t1 += s1[first + j] * x[j]
-                t2 += s2[first + j] * x[j]
-                t3 += s3[first + j] * x[j]
-            Pa[i] = t0 + s0[i] * x0 + s1[i] * x1 + s2[i] * x2 + s3[i] * x3
-            Pa[i + 1] = t1 + s1[i] * x0 + s1[i + 1] * x1 + s2[i + 1] * x2 + s3[i + 1] * x3
-            Pa[i + 2] = t2 + s2[i] * x0 + s2[i + 1] * x1 + s2[i + 2] * x2 + s3[i + 2] * x3
-            Pa[i + 3] = t3 + s3[i] * x0 + s3[i + 1] * x1 + s3[i + 2] * x2 + s3[i + 3] * x3
+                for j in range(d if b < a else r):
+                    e0, e1, e2, e3, xj = s0[o + j], s1[o + j], s2[o + j], s3[o + j], x[j]
+                    t0 += e0 * xj
+                    t1 += e1 * xj
+                    t2 += e2 * xj
+                    t3 += e3 * xj
+                    Pa[o + j] += (x0 * e0 + x1 * e1) + (x2 * e2 + x3 * e3)
+                Pb = P[b]
+                Pb[i], Pb[i + 1], Pb[i + 2], Pb[i + 3] = t0, t1, t2, t3
+            e10, e20, e21 = s1[i], s2[i], s2[i + 1]
+            e30, e31, e32 = s3[i], s3[i + 1], s3[i + 2]
+            Pa[i] += s0[i] * x0 + e10 * x1 + e20 * x2 + e30 * x3
+            Pa[i + 1] += e10 * x0 + s1[i + 1] * x1 + e21 * x2 + e31 * x3
+            Pa[i + 2] += e20 * x0 + e21 * x1 + s2[i + 2] * x2 + e32 * x3
+            Pa[i + 3] += e30 * x0 + e31 * x1 + e32 * x2 + s3[i + 3] * x3
             r += 4
         while r < d:
             i = first + r
             s0, x0 = S[i], x[r]
-            for b in range(a):
+            for b in range(a + 1):
                 o = b * d
                 t0 = 0.0
-                for j in range(d):
+                for j in range(d if b < a else r):
                     t0 += s0[o + j] * x[j]
+                    Pa[o + j] += x0 * s0[o + j]
                 P[b, i] = t0
-            for j in range(i):
-                Pa[j] += x0 * s0[j]
-            t0 = 0.0
-            for j in range(r + 1):
-                t0 += s0[first + j] * x[j]
-            Pa[i] = t0
+            Pa[i] += s0[i] * x0
             r += 1
 
 
@@ -212,8 +205,8 @@ def norm(x):
     return math.sqrt(total)
 
 
-@inner_kernel
-def load_context(S, memo, x):
+@shared_kernel("b1(matrix, vector, vector)", fast=True)
+def _load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
     Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
@@ -222,23 +215,32 @@ def load_context(S, memo, x):
     """
     d = x.shape[0]
     k = S.shape[0] // d
-    _, constants, theta, seen, squares, vectors, P, _, nodes = open_memo(memo, d, k)
-    if not norm(x) <= constants[MAX_NORM]:
-        return False
-    same = seen[FRESH] != 0.0
-    n_nonzeros = 0
+    at_theta, at_seen, at_squares, at_vectors, at_P, _, at_nodes = offsets_of(d, k)
+    fresh = at_seen + d
+    same, n_nonzeros, square = memo[fresh] != 0.0, 0, 0.0
     for j in range(d):
-        same &= seen[j] == x[j]
+        same &= memo[at_seen + j] == x[j]
         n_nonzeros += x[j] != 0.0
-        seen[j] = x[j]
+        square += x[j] * x[j]
+    if not math.sqrt(square) <= memo[N_TOTALS + MAX_NORM]:
+        return False
     if same:
         return True
+    for j in range(d):
+        memo[at_seen + j] = x[j]
+    theta, P = view_vector(memo, at_theta, k * d), view_matrix(memo, at_P, k, k * d)
+    squares, vectors = (
+        view_squares(memo, at_squares, k),
+        view_matrix(memo, at_vectors, N_VECTORS, k + 1),
+    )
     if 0 < n_nonzeros * _SPARSE <= d:
         context_stats_sparse(S, theta, x, squares[C_AT], vectors[Q_AT])
-        seen[FRESH] = _GLIMPSED
+        memo[fresh] = _GLIMPSED
     else:
         context_stats(S, theta, x, P, squares[C_AT], vectors[Q_AT])
-        seen[FRESH] = _SEEN
+        memo[fresh] = _SEEN
+    constants = view_vector(memo, N_TOTALS, N_CONSTANTS)
+    nodes = view_matrix(memo, at_nodes, (memo.shape[0] - at_nodes) // k, k)
     predict_from_state(constants, nodes, squares, vectors)
     return True
 
@@ -246,10 +248,10 @@ def load_context(S, memo, x):
 @kernel
 def predict_round(S, memo, x, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
-    if not load_context(S, memo, x):
+    if not _load_context(S, memo, x):
         return False
     K = out.shape[0]
-    at = memo_offsets(x.shape[0], K - 1)[3] + PREDICTED * K
+    at = offsets_of(x.shape[0], K - 1)[3] + PREDICTED * K
     for i in range(K):
         out[i] = memo[at + i]
     return True
@@ -258,19 +260,30 @@ def predict_round(S, memo, x, out):
 @kernel
 def update_round(S, memo, x, label, soft, weight):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
-    if not load_context(S, memo, x):
+    return _update_round(S, memo, x, label, soft, weight)
+
+
+@shared_kernel("f8(matrix, vector, vector, i8, vector, f8)", fast=True)
+def _update_round(S, memo, x, label, soft, weight):
+    if not _load_context(S, memo, x):
         return math.nan
     d = x.shape[0]
-    totals, constants, theta, seen, squares, vectors, P, room, _ = open_memo(
-        memo, d, S.shape[0] // d
+    k = S.shape[0] // d
+    at_theta, at_seen, at_squares, at_vectors, at_P, at_room, _ = offsets_of(d, k)
+    theta, P = view_vector(memo, at_theta, k * d), view_matrix(memo, at_P, k, k * d)
+    squares, vectors = (
+        view_squares(memo, at_squares, k),
+        view_matrix(memo, at_vectors, N_VECTORS, k + 1),
     )
-    if seen[FRESH] == _GLIMPSED:
+    if memo[at_seen + d] == _GLIMPSED:
         columns(S, x, P)
-    n_lost = totals[IMPRECISE]
+    n_lost = memo[IMPRECISE]
+    constants, totals = view_vector(memo, N_TOTALS, N_CONSTANTS), view_vector(memo, 0, N_TOTALS)
     loss = learn(constants, squares, vectors, label, soft, weight, norm(x), norm(theta), totals)
-    if not absorb(S, theta, P, squares[V_AT], vectors[A_AT], room, SPARE / constants[LAM]):
-        totals[IMPRECISE] = n_lost + 1.0
-    seen[FRESH] = 0.0
+    room, spare = view_matrix(memo, at_room, 2, k * d), SPARE / constants[LAM]
+    if not absorb(S, theta, P, squares[V_AT], vectors[A_AT], room, spare):
+        memo[IMPRECISE] = n_lost + 1.0
+    memo[at_seen + d] = 0.0
     return loss
 
 
@@ -317,31 +330,20 @@ def absorb(S, theta, P, V, a, room, spare):
         return False
     for i in range(n):
         theta[i] += step[i]
-    if n > _SMALL_N:
-        subtract_square(S, P)
-        return True
-    for i in range(n):
-        row = S[i]
-        for c in range(k):
-            Pc, factor = P[c], P[c, i]
-            for j in range(i + 1):
-                row[j] -= factor * Pc[j]
-    return True
-
-
-@shared_kernel("void(matrix, matrix)")
-def subtract_square(S, Y):
-    """S -= YY' for Y (k, n): by narrow panels, or for a large n by dsyrk.
-
-    What a panel writes above the diagonal lands in the unused triangle.
-    """
-    k, n = Y.shape
     if n > _MAX_PANELLED_N:
-        syrk(PLAIN, n, k, -1.0, Y, 0, n, S, 0, n)
-        return
-    for first in range(0, n, _PANEL):
-        width = min(_PANEL, n - first)
-        gemm(
-            PLAIN, TRANSPOSED, first + width, width, k,
-            -1.0, Y, 0, n, Y, first, n, 1.0, S, first * n, n,
-        )  # fmt: skip
+        syrk(PLAIN, n, k, -1.0, P, 0, n, S, 0, n)
+    elif n > _SMALL_N:  # what a panel writes above the diagonal lands in the unused triangle
+        for first in range(0, n, _PANEL):
+            width = min(_PANEL, n - first)
+            gemm(
+                PLAIN, TRANSPOSED, first + width, width, k,
+                -1.0, P, 0, n, P, first, n, 1.0, S, first * n, n,
+            )  # fmt: skip
+    else:
+        for i in range(n):
+            row = S[i]
+            for c in range(k):
+                Pc, factor = P[c], P[c, i]
+                for j in range(i + 1):
+                    row[j] -= factor * Pc[j]
+    return True

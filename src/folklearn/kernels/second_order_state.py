@@ -50,14 +50,15 @@ from folklearn.kernels.prediction_rules import (
     small_arrays,
 )
 from folklearn.kernels.second_order import (
-    FRESH,
     SPARE,
     absorb,
     memo_offsets,
     norm,
-    open_memo,
+    offsets_of,
     predict_round,
     update_round,
+    view_matrix,
+    view_vector,
 )
 from folklearn.kernels.simplex import helmert
 
@@ -113,7 +114,7 @@ def _open_block(S, theta, X, P, C, q):
 @kernel
 def _learn_block(
     C, q, G, c, constants, nodes, norms, mean,
-    labels, soft, weights, learning, totals, out, losses,
+    labels, soft, weights, learning, totals, out,
 ):  # fmt: skip
     """Step 2: the sequential part. Overwrites C by E; writes G and c for `absorb`."""
     b = norms.shape[0]
@@ -135,9 +136,7 @@ def _learn_block(
         if not learning:
             continue
         y = soft[i] if labels[i] < 0 else no_label
-        losses[i] = learn(
-            constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals
-        )
+        learn(constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals)
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
         for s in range(k):
@@ -164,18 +163,18 @@ def _learn_block(
 
 
 @kernel
-def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
     """Predict the rows from start to before stop one by one, and learn them."""
     no_label = np.empty(0)
     for t in range(start, stop):
         predict_round(S, memo, X[t], out[t])
         if learning:
             y = soft[t] if labels[t] < 0 else no_label
-            losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t])
+            update_round(S, memo, X[t], labels[t], y, weights[t])
 
 
 @kernel
-def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losses):
+def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
     A block that rounding would spoil is learned again row by row, where single rounds are lost
@@ -184,7 +183,10 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     T, d = X.shape
     n = S.shape[0]
     k = n // d
-    totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
+    at_theta, at_seen, _, _, _, at_room, at_nodes = offsets_of(d, k)
+    totals, constants = view_vector(memo, 0, N_TOTALS), view_vector(memo, N_TOTALS, N_CONSTANTS)
+    theta, room = view_vector(memo, at_theta, n), view_matrix(memo, at_room, 2, n)
+    nodes = view_matrix(memo, at_nodes, (memo.shape[0] - at_nodes) // k, k)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -199,15 +201,16 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         _learn_block(
             Cm, q[:m], Gm, c[:m], constants, nodes, norms[start:stop], norm(theta),
             labels[start:stop], soft[start:stop] if soft.shape[0] > 0 else soft,
-            weights[start:stop], learning, totals, out[start:stop], losses[start:stop],
+            weights[start:stop], learning, totals, out[start:stop],
         )  # fmt: skip
         if not learning:
             continue
-        seen[FRESH] = 0.0
+        memo[at_seen + d] = 0.0
         if not absorb(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
-            totals[:] = totals_before
-            run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
-            seen[FRESH] = 0.0
+            for i in range(N_TOTALS):
+                totals[i] = totals_before[i]
+            run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out)
+            memo[at_seen + d] = 0.0
 
 
 class SecondOrderState:
@@ -273,7 +276,7 @@ class SecondOrderState:
         T = len(X)
         no_soft = np.empty((0, self.k + 1))
         labels = np.zeros(T, np.int64)
-        return self.run(X, norms, labels, no_soft, np.zeros(T), learning=False)[0]
+        return self.run(X, norms, labels, no_soft, np.zeros(T), learning=False)
 
     def run(
         self,
@@ -286,8 +289,8 @@ class SecondOrderState:
         *,
         block: int = 0,
         learning: bool = True,
-    ) -> tuple[Array, Array]:
-        """Predict, then learn, row by row; return p (T, K) and the losses (T,).
+    ) -> Array:
+        """Predict, then learn, row by row; return p (T, K).
 
         Blocks are as long as is fastest, or of `block` rounds: of 1, bytes are those of the loop.
         """
@@ -296,20 +299,20 @@ class SecondOrderState:
         # Whole blocks per chunk, so that the chunks do not change the result.
         chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (self.k + 2.0) + 5e4) / b))
         out = np.empty((T, self.k + 1))
-        losses = np.empty(T)
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
             labelled = labels[rows], soft[rows] if len(soft) else soft, weights[rows]
-            results = learning, out[rows], losses[rows]
             with threads_for(n):
                 if b == 1:
                     m = rows.stop - rows.start
-                    run_loop(self.S, self.memo, X[rows], *labelled, 0, m, *results)
+                    run_loop(self.S, self.memo, X[rows], *labelled, 0, m, learning, out[rows])
                 else:
-                    run_rounds(self.S, self.memo, X[rows], norms[rows], *labelled, b, *results)
+                    run_rounds(
+                        self.S, self.memo, X[rows], norms[rows], *labelled, b, learning, out[rows]
+                    )
             if report is not None:
                 report(rows.stop)
-        return out, losses
+        return out
 
     def mean(self) -> Array:
         """Return the minimiser of the surrogate sum as W (K, d)."""

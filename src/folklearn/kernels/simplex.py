@@ -23,7 +23,7 @@ from numba import carray
 
 from folklearn.arrays import Array
 from folklearn.kernels.blas import address
-from folklearn.kernels.compile import inner_kernel, kernel, shared_kernel
+from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 
 
 def helmert(n_classes: int) -> Array:
@@ -179,3 +179,23 @@ def exp_all(x, out, powers):
         powers[i] = (powers[i] + 1023) << 52
     for i in range(n):
         out[i] *= scales[i]
+
+
+@helper_kernel
+def softmax_each(z, K, p, powers):
+    """Shift every K logits so that the largest is 0; write their softmax, as `exp_all` does."""
+    n = z.shape[0]
+    for first in range(0, n, K):
+        top = z[first]
+        for c in range(first + 1, first + K):
+            top = z[c] if z[c] > top else top
+        for c in range(first, first + K):
+            z[c] -= top
+    exp_all(z, p, powers)
+    for first in range(0, n, K):
+        total = 0.0
+        for c in range(first, first + K):
+            total += p[c]
+        scale = 1.0 / total
+        for c in range(first, first + K):
+            p[c] *= scale

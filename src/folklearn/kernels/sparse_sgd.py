@@ -19,8 +19,9 @@ import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.evidence import count_row
-from folklearn.kernels.experts import loss_of, mix, share_weights, softmax_each, target
+from folklearn.kernels.experts import loss_of, mix, share_weights, target
 from folklearn.kernels.hash_index import enter, find
+from folklearn.kernels.simplex import softmax_each
 
 ROOT, WHOLE, CONSTANT, DUAL = range(4)
 KIND, RATE, OFFSET = range(3)  # columns of what is said of an expert
@@ -30,7 +31,6 @@ LOSS, WEIGHED = range(2)  # of the mixture: its loss, and its rounds of positive
 
 @fast_kernel
 def _logits(table, entries, values, experts, Z):
-    """Write the logits (E, K) of every expert."""
     E, K = Z.shape
     for e in range(E):
         for k in range(K):
@@ -155,7 +155,7 @@ def learn(
         standing[LOSSES, e] += lost[e]
     _descend(table, entries, values, experts, Q, squares)
     mixture[WEIGHED] += 1.0
-    share_weights(standing[WEIGHTS], lost, mixture[WEIGHED])
+    share_weights(standing[WEIGHTS], lost, 1.0 / (mixture[WEIGHED] + 1.0))
     return loss
 
 

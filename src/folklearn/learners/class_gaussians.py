@@ -47,9 +47,9 @@ class ClassGaussians(FirstOrderCertified):
 
     Time O(d^2 K) and memory 4 d^2 K bytes.
 
-    Guarantee: none in advance. Live: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, for any B, whatever the learner does. It is evidence of first
-    order (docs/theory/large-problems.md): looser than that of `Leader`.
+    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``, whatever the learner does. It is evidence of first order
+    (docs/theory/large-problems.md): looser than that of `Leader`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ClassGaussians(FirstOrderCertified):
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "R")
-    ARRAYS = ("W", "P", "G", "totals", "limit")
+    ARRAYS = ("W", "P", "G", "totals")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -91,7 +91,7 @@ class ClassGaussians(FirstOrderCertified):
         self._size(n_features, n_classes)
         self.ridge = validation.positive("ridge", ridge)
         self.R = validation.positive("R", R)
-        self._start_evidence(N_BLOCK_TOTALS)
+        self._totals: Array = np.zeros(N_BLOCK_TOTALS)
         d, K = self.n_features, self.n_classes
         # Classes come last: every loop of a round runs over them.
         self._W: Array = np.zeros((d, K))
@@ -103,7 +103,6 @@ class ClassGaussians(FirstOrderCertified):
         self._work: Array = np.empty((N_VECTORS, K))
 
     def _begin(self, start: WarmStart) -> None:
-        """Take over, having learned nothing."""
         d = self.n_features
         for i, curvature in enumerate(start.curvature):
             prior = 2.0 * self.ridge * self.R**2 * np.eye(d)
@@ -152,7 +151,6 @@ class ClassGaussians(FirstOrderCertified):
         return float(self._totals[LOSS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state takes at other sizes."""
         return int(8 * n_classes * (n_products(n_features) + 2 * n_features))
 
     def coef(self) -> Array:
@@ -163,7 +161,6 @@ class ClassGaussians(FirstOrderCertified):
         return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         d, K = self.n_features, self.n_classes
         larger._W[:d, :K] = self._W

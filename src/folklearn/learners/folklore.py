@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
+_DEFAULT_NORM = 10.0  # of models that `certificate_at_norm` is about
 
 
 class SecondOrderLearner(Learner):
@@ -101,7 +103,7 @@ class SecondOrderLearner(Learner):
 
     def _run(self, rows: Rows, report: Report | None) -> Array:
         if self.memory is None and not isinstance(rows.X, SparseRows):
-            return self._state.run(*rows, report)[0]  # which has chunks of its own
+            return self._state.run(*rows, report)  # which has chunks of its own
         return super()._run(rows, report)
 
     def _rows_at_once(self, rows: Rows) -> int:
@@ -109,7 +111,7 @@ class SecondOrderLearner(Learner):
         return self._period - self.n_rounds % self._period if self.memory else sys.maxsize
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        P[:] = self._state.run(*rows)[0]
+        P[:] = self._state.run(*rows)
         self._forget()
 
     @property
@@ -117,13 +119,11 @@ class SecondOrderLearner(Learner):
         return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
 
     def _forget(self) -> None:
-        """Discount all examples if a period is over."""
         if self.memory is not None and self.n_rounds % self._period == 0:
             self._state.discount(math.exp(-self._period / self.memory))
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
         return int(self._state.totals[ROUNDS])
 
     @property
@@ -133,11 +133,9 @@ class SecondOrderLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of the state."""
         return self._state.S.nbytes + self._state.memo.nbytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state of such a learner takes at other sizes."""
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -297,3 +295,18 @@ class Folklore(SecondOrderLearner):
         return bounds.folklore(
             n_rounds, **self._sizes, B=self.B, R=self.R, lam=self.lam, gamma=self.gamma
         )
+
+
+def certificate_at_norm(learner: Learner, B: float | None = None) -> Certificate:
+    """Return what a learner proves about models of row norm at most B, without a penalty.
+
+    By default B is that of its class; of a learner that proves something about all models, 10.
+    """
+    if isinstance(learner, SecondOrderLearner):
+        return learner.certificate(B=B)
+    proven = learner.certificate()
+    norm = (proven.B or _DEFAULT_NORM) if B is None else validation.positive("B", B)
+    if proven.B is not None:
+        return replace(proven, B=min(norm, proven.B))
+    bound = proven.loss - proven.at_norm(math.sqrt(learner.n_classes) * norm)
+    return replace(proven, regret_bound=bound, C=None, B=norm, penalty=0.0)

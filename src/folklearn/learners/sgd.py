@@ -137,12 +137,11 @@ class Ogd(ProperLearner):
         X, _, labels, soft, weights = rows
         ogd_rounds(
             self._W, self._totals, self._work, X, labels, soft, weights,
-            self.B, self._rate, self._decay, P, np.empty(len(P)),
+            self.B, self._rate, self._decay, P,
         )  # fmt: skip
         self._n_rounds += len(X)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         larger._W[: self.n_classes, : self.n_features] = self._W
         larger._totals[:] = self._totals

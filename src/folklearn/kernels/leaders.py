@@ -1,0 +1,155 @@
+"""What moves the leaders of a panel: rows enter sums of evidence, modes are refreshed from them.
+
+`ExpertState.settle` says when. The arrays of a panel, memo and plan, are those of
+`folklearn.kernels.experts`.
+"""
+
+import numpy as np
+from numba import carray
+
+from folklearn.kernels.blas import PLAIN, TRANSPOSED, address, gemm
+from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
+from folklearn.kernels.evidence import add_products, block_rows, expand_rows
+from folklearn.kernels.experts import (
+    BEST,
+    CLASSES,
+    FEATURES,
+    FLUSHED,
+    FORGETTING_AT,
+    G_AT,
+    KEEP,
+    KEPT_X_AT,
+    LOSSES_AT,
+    N_ENTRIES,
+    N_KEPT,
+    PERIOD,
+    POSITION,
+    RECENT_X_AT,
+    REFRESHES,
+    RIDGES,
+    RIDGES_AT,
+    S_AT,
+    W_AT,
+    WEIGHTS_AT,
+)
+from folklearn.kernels.newton import factor_ridge, new_matrix, walk
+
+STEPS_OF_NEWTON = 2
+_IDLE, _SELDOM = 1e-3, 4  # a leader of less weight is refreshed every fourth time
+
+
+@inner_kernel
+def _rows_of(memo, plan, section, first, stop):
+    """Return X, Y and weights of the rows kept from a section on: recent, or kept."""
+    m, d, K = stop - first, plan[FEATURES], plan[CLASSES]
+    of_weights = plan[section + 2 * N_ENTRIES]
+    return (
+        carray(address(memo, plan[section] + first * d), (m, d), np.float64),
+        carray(address(memo, plan[section + N_ENTRIES] + first * K), (m, K), np.float64),
+        carray(address(memo, of_weights + first), (m,), np.float64),
+    )
+
+
+@inner_kernel
+def _sum_of(memo, plan, s):
+    """Return S and G of a sum."""
+    pairs, products = plan[S_AT + 2], plan[S_AT + 3]
+    K, d = plan[CLASSES], plan[FEATURES]
+    return (
+        carray(address(memo, plan[S_AT] + s * pairs * products), (pairs, products), np.float64),
+        carray(address(memo, plan[G_AT] + s * K * d), (K, d), np.float64),
+    )
+
+
+@helper_kernel
+def _mode(memo, plan, e):
+    """Return the weights (K, d) of a linear expert."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    mode, width = new_matrix(K, d), plan[W_AT + 2] * K
+    for i in range(K):
+        for j in range(d):
+            mode[i, j] = memo[plan[W_AT] + j * width + e * K + i]
+    return mode
+
+
+@shared_kernel("void(matrix, matrix, matrix, matrix, matrix, vector)")
+def add_expanded(S, G, W, X, Y, weights):
+    """Add rows expanded at the model W, in blocks."""
+    d, K = X.shape[1], W.shape[0]
+    block = block_rows(d)
+    labels = np.empty(block, np.int64)
+    for t in range(block):
+        labels[t] = -1
+    for start in range(0, X.shape[0], block):
+        stop = min(start + block, X.shape[0])
+        m = stop - start
+        Z, residuals, coefficients = new_matrix(m, K), new_matrix(m, K), new_matrix(m, S.shape[0])
+        gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, start * d, d, 0.0, Z, 0, K)
+        expand_rows(Z, labels, Y[start:stop], weights[start:stop], coefficients, residuals)
+        add_products(S, coefficients, X[start:stop])
+        gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, start * d, d, residuals, 0, K, 1.0, G, 0, d)
+
+
+@kernel
+def flush(memo, plan):
+    """Let the rows that wait enter the sum; since they came the modes have not moved."""
+    if plan[POSITION] > plan[FLUSHED]:
+        X, Y, weights = _rows_of(memo, plan, RECENT_X_AT, plan[FLUSHED], plan[POSITION])
+        S, G = _sum_of(memo, plan, 0)
+        add_expanded(S, G, _mode(memo, plan, plan[BEST]), X, Y, weights)
+        plan[FLUSHED] = plan[POSITION]
+
+
+@inner_kernel
+def skip_refresh(share, plan, e):
+    """Tell whether a mode is left out of a refresh, because it has next to no weight."""
+    idle = share < _IDLE and e != plan[BEST] and e < plan[RIDGES]
+    return idle and plan[REFRESHES] % _SELDOM != 0
+
+
+@shared_kernel("void(vector, integers, i8, i8, i8, i8, matrix, matrix, vector)")
+def _move_modes(memo, plan, s, first_mode, stop_mode, at, X, Y, weights):
+    """Move modes to where their ridges, a sum and rows put them; the rows curve as at one mode."""
+    K = plan[CLASSES]
+    n = (K - 1) * plan[FEATURES]
+    S, G = _sum_of(memo, plan, s)
+    width = plan[W_AT + 2] * K
+    curved, unused, H = S.copy(), new_matrix(K, plan[FEATURES]), new_matrix(n, n)
+    add_expanded(curved, unused, _mode(memo, plan, at), X, Y, weights)
+    for e in range(first_mode, stop_mode):
+        ridge = memo[plan[RIDGES_AT] + e]
+        share = memo[plan[WEIGHTS_AT] + e]
+        if skip_refresh(share, plan, e) or not factor_ridge(curved, ridge, K, H):
+            continue
+        W = _mode(memo, plan, e)
+        walk(S, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
+        for i in range(K):
+            for j in range(W.shape[1]):
+                memo[plan[W_AT] + j * width + e * K + i] = W[i, j]
+
+
+@kernel
+def refresh(memo, plan):
+    """Move the modes of all ridges to where everything seen puts them."""
+    losses, best = plan[LOSSES_AT], 0
+    for e in range(1, plan[RIDGES]):
+        best = e if memo[losses + e] < memo[losses + best] else best
+    plan[BEST] = best
+    plan[REFRESHES] += 1
+    X, Y, weights = _rows_of(memo, plan, KEPT_X_AT, 0, plan[N_KEPT])
+    _move_modes(memo, plan, 0, 0, plan[RIDGES], best, X, Y, weights)
+
+
+@kernel
+def refresh_forgetting(memo, plan, f):
+    """Discount the sum of a leader that forgets, and learn the rows of the last period."""
+    s, e = (1 if plan[RIDGES] > 0 else 0) + f, plan[RIDGES] + f
+    at = plan[FORGETTING_AT] + 2 * f
+    period, keep = memo[at + PERIOD], memo[at + KEEP]
+    S, G = _sum_of(memo, plan, s)
+    stop = plan[POSITION]
+    X, Y, weights = _rows_of(memo, plan, RECENT_X_AT, stop - int(period), stop)
+    S *= keep
+    G *= keep
+    _move_modes(memo, plan, s, e, e + 1, e, X, Y, weights)
+    add_expanded(S, G, _mode(memo, plan, e), X, Y, weights)
