@@ -35,11 +35,7 @@ def expanded(rng, K, monkeypatch, size=1.0):
     evidence = Evidence(n_features=3, n_classes=K)
     evidence.add(X, y, weight=weight)
     waits = (X[:, None] == evidence._rows.X).all(axis=2).any(axis=1)
-    order = np.flatnonzero(~waits)  # in the order of _settle, which the twin need not know
-    P = np.exp(X @ evidence._W.T)
-    P /= P.sum(axis=1, keepdims=True)
-    distances = np.stack([np.linalg.norm(X @ R.T, axis=1) for R in evidence._inverses], axis=1)
-    order = order[np.argsort((P * (1.0 - P) * distances).sum(axis=1)[order], kind="stable")]
+    order = np.flatnonzero(~waits)  # rows enter the sums in the order in which they came
     Y = np.eye(K)[y]
     sums = Sums.of(X[order], Y[order], weight[order], evidence._W, seen[0])
     waiting = X[waits], Y[waits], weight[waits]

@@ -38,14 +38,16 @@ from folklearn.serialization import Record
 from folklearn.validation import Rows
 
 KEPT_ROWS = 4096  # that wait as rows, those that are least known
-SETTLED_ROWS = 1024  # that enter the sums at a time
+SETTLED_ROWS = 2048  # that enter the sums at a time
 _GROWTH, _WIDE_GROWTH = 1.2, 2.0  # of the number of rows between two points of expansion,
 _WIDE_POINT = 1 << 17  # for points of so many numbers
 _MAX_POINTS = 24
 _RADIUS, _MIN_RATIO = 16.0, 4.0  # of a point: over the root of the weights, over the steps so far
 _MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
-_TOLERANCE = 1e-7  # nats per nat, that a bound may lie below the best one of these sums
+_TOLERANCE = 1e-7  # nats per nat, that a bound may lie below the best one of these sums,
+_REFRESH_TOLERANCE = 1e-4  # and that of a model to expand at
 _MAX_HALVINGS = 30
+_SLOW = 0.5  # of what is left to gain: more than this after a step is slow
 
 
 class _Buffer:
@@ -133,7 +135,8 @@ class Evidence(LowerBound):
         self._device = device_named(device)
         self._quadratic: Quadratic | None = None  # of the rows that wait no longer
         self._rows = _Buffer(d, K)
-        self._single_rows: list[tuple[Array, int, Array, float]] = []  # not yet in the buffer
+        self._held: list[tuple[Array, Array, Array]] = []  # rows that are not yet in the buffer
+        self._n_held = 0
         self._points: list[Point] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -167,7 +170,7 @@ class Evidence(LowerBound):
     @property
     def n_rounds(self) -> int:
         """The number of rows."""
-        return int(self._totals[ROUNDS]) + len(self._single_rows)
+        return int(self._totals[ROUNDS]) + self._n_held
 
     @property
     def total_weight(self) -> float:
@@ -188,44 +191,55 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        """Add one checked row (d,); it is put to the others when there are many, or asked for."""
-        self._single_rows.append((x.copy(), label, soft.copy(), weight))
-        if len(self._single_rows) == SETTLED_ROWS:
+        """Add one checked row (d,)."""
+        Y = np.zeros((1, self.n_classes))
+        if label < 0:
+            Y[0] = soft
+        else:
+            Y[0, label] = 1.0
+        self._hold(x[None].copy(), Y, np.array([weight]))
+
+    def _add(self, rows: Rows) -> None:
+        for _, (X, _, labels, soft, weights) in rows.dense_parts():
+            Y = soft if len(soft) else np.eye(self.n_classes)[labels]
+            if len(X) < SETTLED_ROWS:
+                self._hold(X.copy(), Y.copy(), weights.copy())
+            else:
+                self._flush()
+                self._insert(X, Y, weights)
+
+    def _hold(self, X: Array, Y: Array, weights: Array) -> None:
+        """Keep a few rows until there are many, or they are asked for."""
+        self._held.append((X, Y, weights))
+        self._n_held += len(X)
+        if self._n_held >= SETTLED_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._single_rows:
-            return
-        X, labels, soft, weights = zip(*self._single_rows, strict=True)
-        self._single_rows = []
-        X, weights, eye = np.array(X), np.array(weights), np.eye(self.n_classes)
-        Y = np.array([s if k < 0 else eye[k] for k, s in zip(labels, soft, strict=True)])
-        norms = np.sqrt((X**2).sum(axis=1))
-        self._add(Rows(X, norms, np.full(len(X), -1), Y, weights))
+        if self._held:
+            X, Y, weights = map(np.concatenate, zip(*self._held, strict=True))
+            self._held, self._n_held = [], 0
+            self._insert(X, Y, weights)
 
-    def _add(self, rows: Rows) -> None:
-        self._flush()
-        for _, dense in rows.dense_parts():
-            X, _, labels, soft, weights = dense
-            Y = soft if len(soft) else np.eye(self.n_classes)[labels]
-            self._totals[ROUNDS] += len(X)
-            counted = np.flatnonzero(weights > 0.0)
-            if len(counted) < len(X):
-                X, Y, weights = X[counted], Y[counted], weights[counted]
-            self._minimum = None
-            start = 0
-            while start < len(X):
-                stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
-                self._rows.extend(X[start:stop], Y[start:stop], weights[start:stop])
-                start = min(stop, len(X))
-                self._settle()
+    def _insert(self, X: Array, Y: Array, weights: Array) -> None:
+        self._totals[ROUNDS] += len(X)
+        counted = np.flatnonzero(weights > 0.0)
+        if len(counted) < len(X):
+            X, Y, weights = X[counted], Y[counted], weights[counted]
+        self._minimum = None
+        start = 0
+        while start < len(X):
+            stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
+            self._rows.extend(X[start:stop], Y[start:stop], weights[start:stop])
+            start = min(stop, len(X))
+            self._settle()
 
     def _settle(self) -> None:
         """Let the rows that are best known enter the sums, once too many wait."""
         n_ready = len(self._rows.X) - KEPT_ROWS
         if n_ready < SETTLED_ROWS:
             return
-        with threads_for(self._W.size):
+        with threads_for(self._W.size, everywhere=True):
             n_rows = self._n_settled + len(self._rows.X)
             if n_rows >= self._next_point or self._inverses is None:
                 is_wide = self._planes.size * self.n_features > _WIDE_POINT
@@ -234,17 +248,18 @@ class Evidence(LowerBound):
             self._n_settled += n_ready
             self._measure()
             rows = self._rows
-            P = softmax(rows.X @ self._W.T)
+            P = softmax(_logits(rows.X, self._W))
             # What is new to the metric has little curvature: it waits until its like has come.
-            order = np.argsort((P * (1.0 - P) * rows.distances).sum(axis=1), kind="stable")
-            ready = order[:n_ready]
-            self._expand(rows.X[ready], rows.Y[ready], rows.weights[ready], rows.distances[ready])
-            rows.keep(np.sort(order[n_ready:]))
+            order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready)
+            is_ready = np.zeros(len(P), bool)
+            is_ready[order[:n_ready]] = True
+            self._expand(*(each[is_ready] for each in vars(rows).values()))
+            rows.keep(~is_ready)
 
     def _add_point(self) -> None:
         """Move to the minimiser of what is known, and measure steps from there."""
         K, d = self._W.shape
-        self._W, H = self._minimise(1.0, _MAX_REFRESH_STEPS)
+        self._W, H = self._minimise(1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
         radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
@@ -275,7 +290,7 @@ class Evidence(LowerBound):
     def _expand(self, X: Array, Y: Array, weights: Array, distances: Array) -> None:
         """Add the planes and quadratics of rows at the newest point."""
         W, self._quadratic = self._W, self._sums()
-        Z = X @ W.T
+        Z, distances = _logits(X, W), np.asfortranarray(distances)
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
         P /= P.sum(axis=1, keepdims=True)
@@ -300,7 +315,7 @@ class Evidence(LowerBound):
     def _objective(self, W: Array, s: float) -> tuple[float, Array, Array]:
         """Return what `minimise` minimises, its gradient (K, d), and predictions of rows."""
         rows, tau = self._rows, self.penalties
-        Z = rows.X @ W.T
+        Z = _logits(rows.X, W)
         P = softmax(Z)
         loss = rows.weights @ logit_losses(Z, np.empty(0, np.int64), rows.Y)
         gradient = (rows.weights[:, None] * (P - rows.Y)).T @ rows.X + self._planes + tau * W
@@ -325,18 +340,24 @@ class Evidence(LowerBound):
         H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.penalties, self.n_classes))
         return H
 
-    def _minimise(self, s: float, most_steps: int) -> tuple[Array, Array]:
+    def _minimise(
+        self, s: float, most_steps: int, tolerance: float = _TOLERANCE
+    ) -> tuple[Array, Array]:
         """Return a model near the least of waiting rows, planes, s times curvature, and penalty."""
         W, tau, device = self._W, self.penalties, self._device
         value, gradient, P = self._objective(W, s)
-        while True:
-            H = self._hessian(P, s)
+        H, before = self._hessian(P, s), math.inf
+        solve = factorise_near(H, device)
+        for _ in range(most_steps):
             left = 0.5 * float((gradient**2 / tau).sum())
-            most_steps -= 1
-            if most_steps < 0 or left <= _TOLERANCE * abs(value):
-                return W, back(H)
-            step = -back(factorise_near(H, device)(put(device, gradient.reshape(-1, 1))))
-            step = step.reshape(W.shape)
+            if left <= tolerance * abs(value):
+                break
+            is_new = before == math.inf
+            if left > _SLOW * before:  # second derivatives cost far more than a step
+                H, is_new = self._hessian(P, s), True
+                solve = factorise_near(H, device)
+            before = left
+            step = -back(solve(put(device, gradient.reshape(-1, 1)))).reshape(W.shape)
             slope, length = float((gradient * step).sum()), 1.0
             tried = self._objective(W + step, s)
             for _ in range(_MAX_HALVINGS):
@@ -345,9 +366,13 @@ class Evidence(LowerBound):
                 length *= 0.5
                 tried = self._objective(W + length * step, s)
             else:
-                return W, back(H)  # what is left is rounding
+                if is_new:
+                    break  # what is left is rounding
+                before = 0.0
+                continue
             W = W + length * step
             value, gradient, P = tried
+        return W, back(H)
 
     def _all_totals(self) -> Array:
         """Return the totals of all rows: those in the sums, and those that wait."""
@@ -366,7 +391,7 @@ class Evidence(LowerBound):
         """Return the tangent that touches at W, for rows in the sums at s of the way (5)."""
         K, d = W.shape
         rows, quadratic = self._rows, self._sums()
-        P = softmax(rows.X @ W.T)
+        P = softmax(_logits(rows.X, W))
         planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
         c = self._totals[CONSTANT] + rows.weights @ entropies(P)
         form = quadratic.form()
@@ -399,7 +424,7 @@ class Evidence(LowerBound):
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
             try:
-                with threads_for(self._W.size):
+                with threads_for(self._W.size, everywhere=True):
                     self._minimum = self._find_minimum()
             except LinAlgError as error:
                 raise InvalidInputError(f"this evidence has no minimum: {error}") from None
@@ -535,6 +560,12 @@ class Evidence(LowerBound):
             self._points = [Point(*point) for point in zip(W, L, radius.tolist(), strict=True)]
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
+
+
+def _logits(X: Array, W: Array) -> Array:
+    """Return logits (m, K), classes first in memory: sums over a short last axis are slow."""
+    Z: Array = (W @ X.T).T
+    return Z
 
 
 def _pad(array: Array, shape: tuple[int, ...]) -> Array:

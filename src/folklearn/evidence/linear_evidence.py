@@ -26,6 +26,9 @@ from folklearn.serialization import Record
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
+_LEAST_SHARE = 1e-6  # of predictions that are uniform, where they are balanced
+_MAX_IMBALANCE, _MAX_BALANCE_STEPS = 0.01, 100
+
 
 class LinearEvidence(LowerBound):
     r"""A sum of planes, each below the loss of its row for every linear model.
@@ -157,6 +160,27 @@ class LinearEvidence(LowerBound):
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
         )
 
+    def _add_balanced(self, rows: Rows, P: Array) -> None:
+        """Add many checked rows, with soft labels, whose planes touch near P (T, K).
+
+        Predictions are multiplied by a factor for each class, such that the slope along the
+        constant, which is hardly penalised, is about 0.
+        """
+        K, weights, slope = self.n_classes, rows.weights, np.zeros(self.n_classes)
+        if self.constant is not None:
+            slope = self.G[self.columns == self.constant].sum(axis=0)
+        total = float(weights.sum())
+        wanted = np.maximum(weights @ rows.soft - slope, 1e-9 * total)
+        P = (1.0 - _LEAST_SHARE) * P + _LEAST_SHARE / K
+        P /= P.sum(axis=1, keepdims=True)
+        for _ in range(_MAX_BALANCE_STEPS if total > 0.0 and self.constant is not None else 0):
+            sums = weights @ P
+            if np.abs(sums - wanted).max() <= _MAX_IMBALANCE:
+                break
+            P *= wanted / sums
+            P /= P.sum(axis=1, keepdims=True)
+        self._add_planes(rows, P)
+
     def _sum(self, other: Self) -> Self:
         both = self._empty()
         both._add_columns(self.columns, self.G)
@@ -183,7 +207,7 @@ class LinearEvidence(LowerBound):
 
     def lower_bound(self) -> float:
         """Return a lower bound on the total loss plus penalty of every linear model."""
-        return penalised_lower_bound(self._totals, self.G, self.penalties[self.columns])
+        return penalised_lower_bound(self._totals, self.G, self._penalties_of(self.columns))
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""

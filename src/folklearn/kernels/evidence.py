@@ -242,7 +242,8 @@ def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float)
 def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
     """Return a lower bound on loss plus penalty of every model, of any norm.
 
-    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive.
+    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive. No loss is
+    negative: a share of the planes lies below it too.
     """
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
@@ -250,7 +251,8 @@ def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
     kappa = relative_rounding(totals[DEPTH], K, n_columns * K)
     rounding = kappa * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     bent = 0.5 * float((((np.abs(G) + rounding) ** 2).sum(axis=1) / tau).sum()) * (1.0 + kappa)
-    return max(0.0, _constant(totals, K, kappa) - bent)
+    c = max(0.0, _constant(totals, K, kappa))
+    return c - bent if 2.0 * bent <= c else c * (c / (4.0 * bent)) * (1.0 - 1e-15)
 
 
 def value_of_planes(totals: Array, G: Array, W: Array, longest: float) -> float:

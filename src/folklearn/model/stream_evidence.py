@@ -135,17 +135,22 @@ class StreamEvidence(Serializable):
     def _K(self) -> int:
         return max(2, self.n_classes)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether rows need their predictions: there is too much for sums of second order."""
+        d = len(self.numeric) + self.intercept
+        return self.sparse or select_backend(d, self._K) != PAIRS
+
     def _size(self, sums: Sums | None, scaler: FixedScaler) -> Sums:
         """Return sums for the columns and classes that there are now."""
         d, K = scaler.n_columns, self._K
         if self.sparse:
             d = (len(self.numeric) + 1) * SPACE
-        is_wide = self.sparse or select_backend(d, K) != PAIRS
         if sums is None:
-            kind = LinearEvidence if is_wide else Evidence
+            kind = LinearEvidence if self.is_wide else Evidence
             constant = 0 if self.intercept else None
             return kind(n_features=d, n_classes=K, C=self.C, constant=constant)
-        if isinstance(sums, Evidence) and is_wide:
+        if isinstance(sums, Evidence) and self.is_wide:
             sums = LinearEvidence.tangent_to(sums)
         if (sums.n_features, sums.n_classes) == (d, K):
             return sums
@@ -157,7 +162,7 @@ class StreamEvidence(Serializable):
         if isinstance(sums, Evidence):
             sums._add(rows)
         else:
-            sums._add_planes(rows, _distributions(P, self._K))
+            sums._add_balanced(rows, _distributions(P, self._K))
         return sums
 
     def _extend_ladder(self, scaler: FixedScaler, batch: RawBatch) -> list[EvidenceSpan]:
@@ -176,15 +181,16 @@ class StreamEvidence(Serializable):
                 ladder.append(span)
         return ladder
 
-    def suffixes(self) -> dict[int, Sums]:
-        """Return the evidence of all rows since certain ones, by the number of the first."""
+    def suffixes(self, first: int = 0) -> dict[int, Sums]:
+        """Return the evidence of all rows since certain ones, none before `first`, by number."""
         waiting = self.rows.batch(self.numeric)
         if self.n_classes < 2 or (waiting is None and not self._ladder):
             return {}
         scaler, ladder = self._open_columns(waiting), self._ladder
         if waiting is not None:
             ladder = self._extend_ladder(scaler, waiting)
-        return {span.start: span.evidence for span in join_suffixes(ladder)}
+        spans = join_suffixes([span for span in ladder if span.start >= first])
+        return {span.start: span.evidence for span in spans}
 
     def certificate(self, loss: float, n_rounds: int, columns: str) -> Certificate | None:
         """Return what is proven next to a total loss; None before two classes.
