@@ -264,7 +264,7 @@ def test_planes_have_the_same_bits_on_any_number_of_threads(rng):
     evidence = LinearEvidence(**sizes)
     evidence.add(X, y, at=W)
     proven = penalised_lower_bound(touched.totals, touched.G.T, evidence.penalties[loss.columns])
-    assert proven == pytest.approx(evidence.lower_bound(), rel=1e-9)
+    assert proven == pytest.approx(evidence.lower_bound(), rel=1e-6)
 
 
 def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
