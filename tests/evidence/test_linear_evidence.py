@@ -167,3 +167,14 @@ def test_a_plane_pays_for_the_rounding_of_its_slope(rng):
     kappa = kernels.relative_rounding(after._totals[DEPTH], 3, 6)
     allowed = kappa * (2.0 + 3.0 * math.log(3)) * after._totals[REACH]
     assert allowed >= rounding.max()
+
+
+def test_totals_count_rows_weights_and_reach(rng):
+    _, _, _, weight, totals, _ = planes(rng, 50, 3, 4, 2.0)
+    X = planes(np.random.default_rng(0), 50, 3, 4, 2.0)[0]
+    assert totals[DEPTH] == 50.0
+    assert totals[WEIGHT] == pytest.approx(weight.sum())
+    evidence = LinearEvidence(n_features=3, n_classes=4)
+    evidence.add(X, np.zeros(50, int), weight=weight)
+    assert evidence._totals[REACH] == pytest.approx(weight @ np.linalg.norm(X, axis=1))
+    assert (0.5 * evidence)._totals[DEPTH] == (evidence + evidence)._totals[DEPTH] == 51.0
