@@ -178,3 +178,14 @@ def test_totals_count_rows_weights_and_reach(rng):
     evidence.add(X, np.zeros(50, int), weight=weight)
     assert evidence._totals[REACH] == pytest.approx(weight @ np.linalg.norm(X, axis=1))
     assert (0.5 * evidence)._totals[DEPTH] == (evidence + evidence)._totals[DEPTH] == 51.0
+
+
+def test_a_share_of_a_steep_plane_lies_below_the_loss_too():
+    """max(0, c + g w) + w^2 / 2, g = -3 c: where the plane is 0 the penalty is c^2 / (2 g^2)."""
+    totals = np.zeros(N_TOTALS)
+    totals[[CONSTANT, WEIGHT, REACH, DEPTH]] = 2.0, 2.0, 2.0, 1.0
+    G = np.array([[-6.0, 0.0]])
+    found = kernels.penalised_lower_bound(totals, G, np.ones(1))
+    w = 2.0 / 6.0
+    assert found == pytest.approx(0.5 * w**2, rel=1e-9)
+    assert found <= 0.5 * w**2
