@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 save, use_style = style.save, style.use_style
-BOUND = "lower bound for\nlinear models"  # where their norm is not known
+BOUND = "lower bound,\nlinear models\nwith their penalty"
 _REQUIRED_COLUMNS = ("start", "stop", "loss")
 _OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 _MAX_CURVE_POINTS = 200

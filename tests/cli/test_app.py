@@ -32,7 +32,6 @@ def test_help_names_every_option(folklearn, monkeypatch):
     for option in (
         "target",
         "learner",
-        "B",
         "R",
         "lam",
         "gamma",

@@ -98,7 +98,7 @@ def test_losses_are_steps_with_a_hatched_lower_bound():
     np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
     shown = " ".join(texts(figure))
     assert "loss, lately 0.300" in shown
-    assert "lower bound for\nlinear models 0.200" in shown
+    assert "lower bound,\nlinear models\nwith their penalty 0.200" in shown
     assert "hold-out 0.500" in shown
     assert "15 % wrong lately" in shown
 

@@ -134,7 +134,7 @@ def minimise_penalised(
         if value < best:
             here, best, length = W, value, 1.0
             with threads_for(W.size):
-                target = expansion.sums[0].mode(ridge)
+                target = expansion.quadratic.mode(ridge)
             if target is None:
                 return here  # rows of absurd size: rounding leaves no factor
             step = target - W

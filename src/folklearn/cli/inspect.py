@@ -135,7 +135,6 @@ def report(
     output: Annotated[
         str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
     ] = "report.html",
-    B: options.Norm = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -150,7 +149,7 @@ def report(
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            audited = FileAudit(console, "report", FilePair(source, predictions, roles), B)
+            audited = FileAudit(console, "report", FilePair(source, predictions, roles))
             rows, certificate = audited.file, audited.certifier.certificate()
             facts = ModelSummary.of_predictions(
                 rows.labels, audited.P, audited.y, rows.describe_certificate(certificate),

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
-from folklearn.kernels.evidence import DEPTH, N_TOTALS, n_pairs, n_products
+from folklearn.kernels.evidence import DEPTH, N_TOTALS, add_products, n_pairs, n_products
 from folklearn.kernels.on_torch import Device, back, put
 
 Solve = Callable[[Any], Any]  # right-hand sides to solutions
 
 _MIN_DEVICE_UNKNOWNS = 1500  # below, the CPU is faster: a device waits for each of many steps
-_MAX_NUDGES = 40
+_MAX_SCALED_NUMBERS = 1 << 26  # of rows that a device scales at once
 _BLOCK_UNKNOWNS = 2048  # that a device solves for at once, about
 _MAX_INVERTED_ROWS = 64  # of a matrix that a device inverts in one piece
 
@@ -31,7 +31,7 @@ class Quadratic:
     """A sum of evidence: matrices S of pairs of classes, slopes G (K, d), totals (N_TOTALS,).
 
     S is (P, d(d+1)/2), the lower triangles of the matrices. On a device S and G are tensors and S
-    is (P, d, d); totals are always an array. Several sums can be stacked along a first axis.
+    is (P, d, d); totals are always an array.
     """
 
     S: Any
@@ -40,28 +40,30 @@ class Quadratic:
     device: Device | None = None
 
     @classmethod
-    def zeros(
-        cls, K: int, d: int, *, device: Device | None = None, stacked: tuple[int, ...] = ()
-    ) -> "Quadratic":
-        """Return a sum of no rows, or several."""
-        totals = np.zeros((*stacked, N_TOTALS))
+    def zeros(cls, K: int, d: int, *, device: Device | None = None) -> "Quadratic":
+        """Return a sum of no rows."""
+        totals = np.zeros(N_TOTALS)
         if device is None:
-            S = np.zeros((*stacked, n_pairs(K), n_products(d)))
-            return cls(S, np.zeros((*stacked, K, d)), totals)
-        S = device.zeros(*stacked, n_pairs(K), d, d)
-        return cls(S, device.zeros(*stacked, K, d), totals, device)
+            return cls(np.zeros((n_pairs(K), n_products(d))), np.zeros((K, d)), totals)
+        return cls(device.zeros(n_pairs(K), d, d), device.zeros(K, d), totals, device)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.S, self.G, self.totals))
-
-    def __getitem__(self, index: Any) -> "Quadratic":
-        """Return one of several stacked sums, not copied."""
-        return Quadratic(self.S[index], self.G[index], self.totals[index], self.device)
 
     def __add__(self, other: "Quadratic") -> "Quadratic":
         """Return the sum of two sums on the same device."""
         totals = merge_totals(self.totals, other.totals)
         return Quadratic(self.S + other.S, self.G + other.G, totals, self.device)
+
+    def add(self, coefficients: Array, slopes: Array | None, X: Array) -> None:
+        """Add rows X (m, d) with coefficients (m, P) of pairs and slopes (m, K) per unit of x."""
+        if self.device is None:
+            add_products(self.S, *map(np.ascontiguousarray, (coefficients, X)))
+        else:
+            X = self.device.put(X)
+            add_device_products(self.S, self.device.put(coefficients), X)
+        if slopes is not None:
+            self.G[:] += put(self.device, slopes).T @ X
 
     def copy(self) -> "Quadratic":
         """Return a copy."""
@@ -100,7 +102,7 @@ class Quadratic:
         return full
 
     def form(self) -> "Form":
-        """Return the quadratic as it is evaluated and solved many times, where that is fastest."""
+        """Return the quadratic as it is evaluated, where that is fastest."""
         if self.device is None:
             return Form(self.blocks(), self.G, self.totals)
         small = np.prod(self.shape) < _MIN_DEVICE_UNKNOWNS
@@ -133,45 +135,26 @@ class Form:
         self._blocks, self.G, self.totals, self.device = blocks, G, totals, device
         self.traces: Array = back(blocks.diagonal(0, 1, 2).sum(1))
 
-    @cached_property
-    def matrix(self) -> Any:
-        """The matrix (Kd, Kd) of the second-order part, class-major."""
-        return matrix(self._blocks, len(self.G), self.device)
-
-    @cached_property
-    def largest(self) -> float:
-        """The largest entry on the diagonal of the matrix."""
-        return float(self.matrix.diagonal().max())
-
     def along(self, differences: Array) -> Array:
         """Return S_ij times a vector each, (P, d)."""
         return back((self._blocks @ put(self.device, differences)[:, :, None])[:, :, 0])
 
-    def solver(self, multipliers: Array) -> Callable[[Array], Array]:
-        """Return the solver of the matrix plus diag(multipliers) (x) I, for (n,) or (n, k).
 
-        A matrix that rounding made indefinite is nudged until it has a factor.
-        """
-        n = len(self.matrix)
-        shifted = self.matrix + 0.0  # a copy
-        diagonal = shifted.reshape(-1)[:: n + 1]
-        diagonal += put(self.device, np.repeat(multipliers, n // len(multipliers)))
-        nudge = 1e-15 * n * max(self.largest, 1e-300)
-        for _ in range(_MAX_NUDGES):
-            solve = factorise(shifted, self.device)
-            if solve is not None:
-                return lambda sides: back(solve(put(self.device, sides.reshape(n, -1)))).reshape(
-                    sides.shape
-                )
-            diagonal += nudge
-            nudge *= 4.0
-        raise LinAlgError("a sum of evidence is not a number any more")
+def add_device_products(S: Any, coefficients: Any, X: Any) -> None:
+    """S (Q, d, d) += for each column of coefficients (m, Q) the sum of c xx' over rows X (m, d)."""
+    Q, d, _ = S.shape
+    rows = max(1, _MAX_SCALED_NUMBERS // (Q * d))
+    flat = S.view(Q * d, d)
+    for start in range(0, len(X), rows):
+        x, c = X[start : start + rows], coefficients[start : start + rows]
+        scaled = (c[:, :, None] * x[:, None, :]).view(len(x), Q * d)
+        flat.addmm_(scaled.T, x)
 
 
 def merge_totals(one: Array, other: Array) -> Array:
-    """Return the totals (..., N_TOTALS) of two sets of rows whose sums were added."""
+    """Return the totals (N_TOTALS,) of two sets of rows whose sums were added."""
     both = one + other
-    both[..., DEPTH] = np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0
+    both[DEPTH] = max(one[DEPTH], other[DEPTH]) + 1.0
     return both
 
 
@@ -252,6 +235,17 @@ def factorise(M: Any, device: Device | None = None) -> Solve | None:
     except LinAlgError:
         return None
     return lambda sides: np.asarray(cho_solve(factor, sides, check_finite=False))
+
+
+def factorise_near(H: Any, device: Device | None) -> Solve:
+    """Return the solver of a matrix that is nudged, in place, where rounding made it indefinite."""
+    nudge = 1e-14
+    while (solve := factorise(H, device)) is None:
+        if not nudge < 1.0:
+            raise LinAlgError("its sums are no numbers any more")
+        H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
+        nudge *= 10.0
+    return solve
 
 
 class DeviceFactor:

@@ -13,7 +13,7 @@ from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
-from folklearn.evidence.certificate import Certificate, round_down
+from folklearn.evidence.certificate import Certificate
 from folklearn.metrics.accumulator import (
     MIN_BOUNDED_ROWS,
     ClassRecord,
@@ -281,13 +281,10 @@ class ModelSummary:
         function = plots.curves if name == "drift" else getattr(plots, name)
         return function(*self.plot_data[name], **options)
 
-    def bound_label(self, *, of_segments: bool = False) -> str:
+    @staticmethod
+    def bound_label(*, of_segments: bool = False) -> str:
         """Return the name of a lower bound in a plot; that of a segment covers more rows."""
-        over = f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
-        if self.certificate is None or not self.certificate.valid:
-            return plots.BOUND + over
-        norm = round_down(self.certificate.B)
-        return f"lower bound,\nlinear models of\nnorm up to {norm}{over}"
+        return plots.BOUND + f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:

@@ -111,9 +111,8 @@ async def certificate(call: Call) -> Json:
         "rounds": proof.n_rounds,
         "loss": _finite_or_none(proof.loss / weight),  # a row, as everywhere here
         "best_linear_at_least": _finite_or_none(proof.best_linear_at_least / weight),
-        "B": _finite_or_none(proof.B),
+        "C": proof.C,
         "models": proof.models,
-        "norm": _finite_or_none(proof.norm),
     }
 
 
