@@ -17,7 +17,7 @@ from folklearn.evidence import evidence as module
 from folklearn.evidence.points import Point, choose_curvatures
 from tests.reference import unconstrained as twin
 from tests.reference.hostile import one_stream
-from tests.test_unconstrained_evidence import exact_divergence
+from tests.evidence.test_theorem import exact_divergence
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,6 @@ Report = Callable[["Pass"], None]
 
 _MAX_PASSES = 2000
 _MAX_IDLE_PASSES = 40  # without a smaller gap: what is left is rounding
-_NEARLY_CERTAIN = 1e-3  # sum of the other classes' exponentials, relative to the largest one
 _N_RECENT_LOSSES = 10  # a new loss must be below the largest of these
 _SUFFICIENT_DECREASE = 1e-4
 _MIN_STEP_LENGTH, _MAX_STEP_LENGTH = 1e-10, 1e10
@@ -91,20 +90,18 @@ def predict_residuals(
 ) -> tuple[Array, Array, Array]:
     """Return softmax (K, m) of logits, residuals w (p - y), and losses (m,); Z is overwritten.
 
-    Classes come first: sums over a short last axis are slow. Where one class is nearly certain,
-    the others are added up without it: a loss of 1e-20 has all its digits.
+    Classes come first: sums over a short last axis are slow. Exponentials of 1 are counted, and the
+    others added up without them: a loss of 1e-20 has all its digits.
     """
     rows = np.arange(Z.shape[1])
     Z -= Z.max(axis=0)
     label_logits: Array = np.einsum("tk,kt->t", soft, Z) if len(soft) else Z[labels, rows]
     P = np.exp(Z, out=Z)
-    sums = P.sum(axis=0)
-    others = sums - 1.0
-    certain = np.flatnonzero(others < _NEARLY_CERTAIN)
-    small = P[:, certain]
-    small[small.argmax(axis=0), rows[: len(certain)]] = 0.0
-    others[certain] = small.sum(axis=0)
-    P /= sums
+    ones = P == 1.0
+    P -= ones
+    others = P.sum(axis=0) + (ones.sum(axis=0) - 1.0)
+    P += ones
+    P /= 1.0 + others
     residuals = P - soft.T if len(soft) else P.copy()
     if not len(soft):
         residuals[labels, rows] -= 1.0

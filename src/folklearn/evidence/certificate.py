@@ -57,9 +57,17 @@ class Certificate:
             return f"Certificate(not valid: {self.reason})"
         n = max(1, self.n_rounds)
         return (
-            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; every "
-            f"{self._one_model} has at least {round_down(self.best_linear_at_least / n)})"
+            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; "
+            f"{self._every} {self._one_model} has at least {round_down(self.best_linear_at_least / n)})"
         )
+
+    @property
+    def _is_about_one(self) -> bool:
+        return self.C is None and self.B is None
+
+    @property
+    def _every(self) -> str:
+        return "the given" if self._is_about_one else "every fixed"
 
     @property
     def _one_model(self) -> str:
@@ -83,7 +91,10 @@ class Certificate:
         """Return a lower bound on the total loss of models whose weights have at most this norm.
 
         Without a penalty; the norm is that of all weights together, the root of their squares.
+        0 if this certificate does not cover them all.
         """
+        if self.C is None and not (self.B is not None and norm <= self.B):
+            return 0.0
         return self.best_linear_at_least - 0.5 * self.penalty * norm**2 * (1.0 + 1e-12)
 
     @property
@@ -106,17 +117,16 @@ class Certificate:
                 f"There is no useful lower bound yet: a {self._one_model} may have had a loss of "
                 "0. More rows are needed."
             )
-        weights = "" if self.B is not None else ", whatever its weights,"
+        weights = "" if self.C is None else ", whatever its weights,"
         words = (
-            f"Lower bound: every fixed {self._one_model}{weights} has an average log loss of at "
+            f"Lower bound: {self._every} {self._one_model}{weights} has an average log loss of at "
             f"least {round_down(self.best_linear_at_least / n)} on these rows"
             f"{self._penalty_counted}; this model had {self.loss / n:.4f}, each row predicted "
             "before its label was known"
         )
         if self.regret_bound > 0.0:
-            words += (
-                f", so that none of them is better by more than {round_up(self.regret_bound / n)}"
-            )
+            none = "it is not" if self._is_about_one else "none of them is"
+            words += f", so that {none} better by more than {round_up(self.regret_bound / n)}"
         return f"{words}."
 
     def in_full(self, weight: float | None = None, unit: str = "round") -> str:
@@ -137,7 +147,7 @@ class Certificate:
                 "is not below the loss so far. It tightens with more rounds."
             )
         text = (
-            f"Certificate: every fixed {self._one_model} has an average log loss of at least "
+            f"Certificate: {self._every} {self._one_model} has an average log loss of at least "
             f"{round_down(self.best_linear_at_least / n)} on these rows{self._penalty_counted} "
             f"({bound})."
         )

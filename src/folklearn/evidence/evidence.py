@@ -172,8 +172,7 @@ class Evidence(LowerBound):
     @property
     def total_weight(self) -> float:
         """The sum of the rows' weights."""
-        self._flush()
-        return float(self._totals[WEIGHT])
+        return float(self._all_totals()[WEIGHT])
 
     def _copy(self) -> Self:
         self._flush()
@@ -207,11 +206,9 @@ class Evidence(LowerBound):
     def _add(self, rows: Rows) -> None:
         self._flush()
         for _, dense in rows.dense_parts():
-            X, norms, labels, soft, weights = dense
+            X, _, labels, soft, weights = dense
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
             self._totals[ROUNDS] += len(X)
-            self._totals[WEIGHT] += weights.sum()
-            self._totals[REACH] += weights @ norms
             counted = np.flatnonzero(weights > 0.0)
             if len(counted) < len(X):
                 X, Y, weights = X[counted], Y[counted], weights[counted]
@@ -292,14 +289,11 @@ class Evidence(LowerBound):
         share = r / np.maximum(total, 1e-300)
         coefficients = (0.25 * weights[:, None]) * r[:, i] * share[:, j]
         slopes = -0.5 * weights[:, None] * r * away
-        self._add_plane(P, X, Y, weights)
+        self._planes += (weights[:, None] * (P - Y)).T @ X
+        counted = weights @ entropies(P), weights.sum(), weights @ norms, len(X)
+        self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += counted
         self._quadratic.add(coefficients, slopes, X)
         self._quadratic.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
-
-    def _add_plane(self, P: Array, X: Array, Y: Array, weights: Array) -> None:
-        self._planes += (weights[:, None] * (P - Y)).T @ X
-        self._totals[CONSTANT] += weights @ entropies(P)
-        self._totals[DEPTH] += len(X)
 
     # What is proven.
 
@@ -355,6 +349,14 @@ class Evidence(LowerBound):
             W = W + length * step
             value, gradient, P = tried
 
+    def _all_totals(self) -> Array:
+        """Return the totals of all rows: those in the sums, and those that wait."""
+        self._flush()
+        rows, totals = self._rows, self._totals.copy()
+        norms = np.sqrt((rows.X**2).sum(axis=1))
+        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), rows.weights @ norms, len(rows.X)
+        return totals
+
     def _share(self, W: Array) -> float:
         """Return how far on the way to W the tangents may lie: to where all curvatures hold."""
         ratios = (point.step_to(W) / max(point.radius, 1e-300) for point in self._points)
@@ -379,13 +381,13 @@ class Evidence(LowerBound):
         # Rounding: what was added up, what is evaluated here, and p that sums to 1 only nearly.
         lengths = np.sqrt((W**2).sum(axis=1))
         lengths_apart = np.sqrt((apart**2).sum(axis=1))
-        log_K, weight, reach = math.log(K), self._totals[WEIGHT], self._totals[REACH]
+        log_K, totals = math.log(K), self._all_totals()
         size = np.zeros(K)
         np.add.at(size, i, 2.0 * form.traces * lengths_apart)
         np.add.at(size, j, 2.0 * form.traces * lengths_apart)
-        kappa = relative_rounding(self._totals[DEPTH] + len(rows.X), K, K * d)
-        slopes = (2.0 + 3.0 * log_K) * reach
-        constants = (1.0 + log_K) ** 2 * weight + abs(c) + quadratic.totals[CONSTANT]
+        kappa = relative_rounding(totals[DEPTH], K, K * d)
+        slopes = (2.0 + 3.0 * log_K) * totals[REACH]
+        constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
         allowance = constants + 2.0 * K * slopes * lengths.max()
         allowance += (form.traces * lengths_apart**2).sum()
         rounding = kappa * (2.0 * slopes + size)
@@ -393,8 +395,7 @@ class Evidence(LowerBound):
 
     def minimise(self) -> tuple[float, Array]:
         """Return `lower_bound`, and the model W (K, d) near which it is reached."""
-        self._flush()
-        if not self._totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= MIN_TOTAL_WEIGHT:
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
             try:
@@ -405,16 +406,17 @@ class Evidence(LowerBound):
         return self._minimum
 
     def _find_minimum(self) -> tuple[float, Array]:
-        s, best, W_best = 1.0, 0.0, np.zeros_like(self._W)
+        s = 1.0
         while s > 1e-6:
             W, _ = self._minimise(s, _MAX_STEPS)
             share = self._share(W)
             if share >= s:
-                bound = self._tangent(W, s).least(self.penalties)
-                return (bound, W) if bound > best else (best, W)
+                break
             s = min(0.97 * s, share)
-        W = np.zeros_like(self._W)
-        return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W_best
+        else:
+            W = np.zeros_like(self._W)
+            s = self._share(W)
+        return max(0.0, self._tangent(W, s).least(self.penalties)), W
 
     def lower_bound(self) -> float:
         """Return a lower bound on the total loss plus penalty of every linear model."""
@@ -423,8 +425,7 @@ class Evidence(LowerBound):
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
-        self._flush()
-        if not self._totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= MIN_TOTAL_WEIGHT:
             return 0.0  # no loss is negative
         return max(0.0, self._tangent(W, self._share(W)).value)
 

@@ -91,8 +91,7 @@ class LinearEvidence(LowerBound):
         tangent = evidence._tangent(W, evidence._share(W))
         products = tangent.slope * W
         K, d = W.shape
-        totals = evidence._totals.copy()
-        totals[DEPTH] += evidence.n_waiting
+        totals = evidence._all_totals()
         kappa = relative_rounding(totals[DEPTH], K, K * d)
         away = float(
             (tangent.rounding * np.abs(W).sum(axis=1)).sum() + kappa * np.abs(products).sum()

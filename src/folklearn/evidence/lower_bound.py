@@ -178,9 +178,9 @@ class Tangent(NamedTuple):
 
     def least(self, tau: Array) -> float:
         """Return a lower bound on the function plus penalty, over all models (5)."""
-        d = len(tau)
+        n = self.W.size
         left = np.abs(self.slope + tau * self.W) + self.rounding[:, None]
         left += 4.0 * UNIT * tau * np.abs(self.W)
         bent = 0.5 * float((left**2 / tau).sum())
         penalty = 0.5 * float((tau * self.W**2).sum())
-        return self.value + penalty * (1.0 - d * UNIT) - bent * (1.0 + 4.0 * d * UNIT)
+        return self.value + penalty * (1.0 - n * UNIT) - bent * (1.0 + 4.0 * n * UNIT)

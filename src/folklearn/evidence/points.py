@@ -56,7 +56,8 @@ class Point(NamedTuple):
         d = W.shape[1]
         A = self.L @ self.L.transpose(0, 2, 1)
         total = A.sum(axis=0)
-        total[np.diag_indices(d)] += 1e-12 * max(float(np.trace(total)), 1e-300)
+        sizes = total.diagonal()
+        total[np.diag_indices(d)] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
         step = W - self.W
         shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
         away = np.einsum("kij,ki->kj", self.L, step - shift)
@@ -71,7 +72,8 @@ class Point(NamedTuple):
         The metric is at least either one, and the radius pays for the steps to both (10).
         """
         both = self.L @ self.L.transpose(0, 2, 1) + other.L @ other.L.transpose(0, 2, 1)
-        both *= 1.0 + 1e-9
+        d = both.shape[1]
+        both[:, range(d), range(d)] *= 1.0 + 4.0 * d * (d + 4.0) * UNIT  # of sums and the factor
         radius = min(self.radius - self.step_to(other.W), other.radius)
         return Point.at(other.W, both, max(0.0, radius))[0]
 

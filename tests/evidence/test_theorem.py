@@ -1,4 +1,4 @@
-"""Bounds that need no norm: the theorem of docs/theory/unconstrained.md, attacked.
+"""Bounds that need no norm: the theorem of docs/theory/evidence.md on its slow twin, attacked.
 
 Every draw is from a generator with a fixed seed; FOLKLEARN_TEST_SEED gives others.
 """
