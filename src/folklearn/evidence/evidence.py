@@ -133,7 +133,8 @@ class Evidence(LowerBound):
         self._totals = np.zeros(N_TOTALS)  # CONSTANT that of the planes
         self._planes: Array = np.zeros((K, d))
         self._device = device_named(device)
-        self._quadratic: Quadratic | None = None  # of the rows that wait no longer
+        # Of the rows that wait no longer: below their losses, and these to second order.
+        self._quadratics: Quadratic | None = None
         self._rows = _Buffer(d, K)
         self._held: list[tuple[Array, Array, Array]] = []  # rows that are not yet in the buffer
         self._n_held = 0
@@ -153,13 +154,14 @@ class Evidence(LowerBound):
         """Return the same evidence on another device, or on the "cpu"."""
         moved = self._copy()
         moved._device = device_named(device)
-        if self._quadratic is not None:
-            moved._quadratic = self._quadratic.to(moved._device)
+        if self._quadratics is not None:
+            moved._quadratics = self._quadratics.to(moved._device)
         return moved
 
     def _sums(self) -> Quadratic:
-        """Return the sum of quadratics, which is one of no rows at first."""
-        return self._quadratic or Quadratic.zeros(*self._W.shape, device=self._device)
+        """Return the two sums of quadratics, which are of no rows at first."""
+        shape = self._W.shape
+        return self._quadratics or Quadratic.zeros(*shape, device=self._device, stacked=(2,))
 
     @property
     def n_waiting(self) -> int:
@@ -184,7 +186,7 @@ class Evidence(LowerBound):
         copied._rows.__dict__.update(self._rows.__dict__)
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
-        copied._quadratic = None if self._quadratic is None else self._quadratic.copy()
+        copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
         copied._minimum = None
         return copied
 
@@ -259,7 +261,11 @@ class Evidence(LowerBound):
     def _add_point(self) -> None:
         """Move to the minimiser of what is known, and measure steps from there."""
         K, d = self._W.shape
-        self._W, H = self._minimise(1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
+        # Where the bound would be taken it gains most; if that is far, where the losses are least.
+        W, H = self._minimise(0, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
+        if self._share(W) < 1.0:
+            W, H = self._minimise(1, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
+        self._W = W
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
         radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
@@ -289,7 +295,7 @@ class Evidence(LowerBound):
 
     def _expand(self, X: Array, Y: Array, weights: Array, distances: Array) -> None:
         """Add the planes and quadratics of rows at the newest point."""
-        W, self._quadratic = self._W, self._sums()
+        W, self._quadratics = self._W, self._sums()
         Z, distances = _logits(X, W), np.asfortranarray(distances)
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
@@ -298,55 +304,55 @@ class Evidence(LowerBound):
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         r = choose_curvatures(P, distances, self._points[-1].radius, 4.0 * off)
-        total = r.sum(axis=1, keepdims=True)
-        away = Z - (r * Z).sum(axis=1, keepdims=True) / np.maximum(total, 1e-300)
-        i, j = np.triu_indices(self.n_classes, 1)
-        share = r / np.maximum(total, 1e-300)
-        coefficients = (0.25 * weights[:, None]) * r[:, i] * share[:, j]
-        slopes = -0.5 * weights[:, None] * r * away
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = weights @ entropies(P), weights.sum(), weights @ norms, len(X)
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += counted
-        self._quadratic.add(coefficients, slopes, X)
-        self._quadratic.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
+        _add_quadratics(self._quadratics[0], r, Z, X, weights)
+        _add_quadratics(self._quadratics[1], 2.0 * P, Z, X, weights)
 
     # What is proven.
 
-    def _objective(self, W: Array, s: float) -> tuple[float, Array, Array]:
-        """Return what `minimise` minimises, its gradient (K, d), and predictions of rows."""
+    def _objective(
+        self, W: Array, curved: Quadratic | None, s: float
+    ) -> tuple[float, Array, Array]:
+        """Return what `_minimise` minimises, its gradient (K, d), and predictions of rows."""
         rows, tau = self._rows, self.penalties
         Z = _logits(rows.X, W)
         P = softmax(Z)
         loss = rows.weights @ logit_losses(Z, np.empty(0, np.int64), rows.Y)
         gradient = (rows.weights[:, None] * (P - rows.Y)).T @ rows.X + self._planes + tau * W
         value = loss + (self._planes * W).sum() + 0.5 * (tau * W**2).sum()
-        if self._quadratic is not None:
-            curved = self._quadratic.gradient(W)
-            value += 0.5 * s * ((curved + back(self._quadratic.G)) * W).sum()
-            gradient += s * curved
+        if curved is not None:
+            slope = curved.gradient(W)
+            value += 0.5 * s * ((slope + back(curved.G)) * W).sum()
+            gradient += s * slope
         return float(value), gradient, P
 
-    def _hessian(self, P: Array, s: float) -> Any:
+    def _hessian(self, P: Array, curved: Quadratic | None, s: float) -> Any:
         """Return second derivatives (K d, K d) of the objective where rows are predicted as P."""
         rows, device = self._rows, self._device
         i, j = np.triu_indices(self.n_classes, 1)
-        curved = Quadratic.zeros(*self._W.shape, device=device)
+        waiting = Quadratic.zeros(*self._W.shape, device=device)
         weighted = (0.5 * rows.weights[:, None]) * P
-        curved.add(weighted[:, i] * P[:, j], None, rows.X)
-        blocks = curved.blocks()
-        if self._quadratic is not None:
-            blocks = blocks + s * self._quadratic.blocks()
+        waiting.add(weighted[:, i] * P[:, j], None, rows.X)
+        blocks = waiting.blocks()
+        if curved is not None:
+            blocks = blocks + s * curved.blocks()
         H = 2.0 * matrix(blocks, self.n_classes, device)
         H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.penalties, self.n_classes))
         return H
 
     def _minimise(
-        self, s: float, most_steps: int, tolerance: float = _TOLERANCE
+        self, which: int, s: float, most_steps: int, tolerance: float = _TOLERANCE
     ) -> tuple[Array, Array]:
-        """Return a model near the least of waiting rows, planes, s times curvature, and penalty."""
+        """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
+
+        That is the one below the losses (0), or their second order (1).
+        """
         W, tau, device = self._W, self.penalties, self._device
-        value, gradient, P = self._objective(W, s)
-        H, before = self._hessian(P, s), math.inf
+        curved = None if self._quadratics is None else self._quadratics[which]
+        value, gradient, P = self._objective(W, curved, s)
+        H, before = self._hessian(P, curved, s), math.inf
         solve = factorise_near(H, device)
         for _ in range(most_steps):
             left = 0.5 * float((gradient**2 / tau).sum())
@@ -354,17 +360,17 @@ class Evidence(LowerBound):
                 break
             is_new = before == math.inf
             if left > _SLOW * before:  # second derivatives cost far more than a step
-                H, is_new = self._hessian(P, s), True
+                H, is_new = self._hessian(P, curved, s), True
                 solve = factorise_near(H, device)
             before = left
             step = -back(solve(put(device, gradient.reshape(-1, 1)))).reshape(W.shape)
             slope, length = float((gradient * step).sum()), 1.0
-            tried = self._objective(W + step, s)
+            tried = self._objective(W + step, curved, s)
             for _ in range(_MAX_HALVINGS):
                 if tried[0] <= value + 1e-4 * length * slope:
                     break
                 length *= 0.5
-                tried = self._objective(W + length * step, s)
+                tried = self._objective(W + length * step, curved, s)
             else:
                 if is_new:
                     break  # what is left is rounding
@@ -390,7 +396,7 @@ class Evidence(LowerBound):
     def _tangent(self, W: Array, s: float) -> Tangent:
         """Return the tangent that touches at W, for rows in the sums at s of the way (5)."""
         K, d = W.shape
-        rows, quadratic = self._rows, self._sums()
+        rows, quadratic = self._rows, self._sums()[0]
         P = softmax(_logits(rows.X, W))
         planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
         c = self._totals[CONSTANT] + rows.weights @ entropies(P)
@@ -433,7 +439,7 @@ class Evidence(LowerBound):
     def _find_minimum(self) -> tuple[float, Array]:
         s = 1.0
         while s > 1e-6:
-            W, _ = self._minimise(s, _MAX_STEPS)
+            W, _ = self._minimise(0, s, _MAX_STEPS)
             share = self._share(W)
             if share >= s:
                 break
@@ -459,8 +465,8 @@ class Evidence(LowerBound):
     def _sum(self, other: Self) -> Self:
         both = self._copy()
         other._flush()
-        if other._quadratic is not None:
-            both._quadratic = self._sums() + other._quadratic.to(self._device)
+        if other._quadratics is not None:
+            both._quadratics = self._sums() + other._quadratics.to(self._device)
         both._totals = merge_totals(self._totals, other._totals)
         both._planes = self._planes + other._planes
         both._n_settled = self._n_settled + other._n_settled
@@ -486,9 +492,9 @@ class Evidence(LowerBound):
         scaled._planes *= factor
         scaled._totals[[CONSTANT, WEIGHT, REACH]] *= factor
         scaled._totals[DEPTH] += 1.0
-        if self._quadratic is not None:
-            S, G, totals = (factor * each for each in self._quadratic)
-            scaled._quadratic = Quadratic(S, G, totals, self._device)
+        if self._quadratics is not None:
+            S, G, totals = (factor * each for each in self._quadratics)
+            scaled._quadratics = Quadratic(S, G, totals, self._device)
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -500,12 +506,12 @@ class Evidence(LowerBound):
         larger._totals[:] = self._totals
         larger._planes, larger._W = (_pad(each, shape) for each in (self._planes, self._W))
         larger._device = self._device
-        if self._quadratic is not None:
-            S, G, totals = self._quadratic.to(None)
-            wide = Quadratic.zeros(*shape)
-            wide.S[pairs_among(K, shape[0]), : S.shape[1]] = S
-            wide.G[:K, :d], wide.totals[:] = G, totals
-            larger._quadratic = wide.to(self._device)
+        if self._quadratics is not None:
+            S, G, totals = self._quadratics.to(None)
+            wide = Quadratic.zeros(*shape, stacked=(2,))
+            wide.S[:, pairs_among(K, shape[0]), : S.shape[-1]] = S
+            wide.G[:, :K, :d], wide.totals[:] = G, totals
+            larger._quadratics = wide.to(self._device)
         metric = (*shape, shape[1])
         larger._points = [
             Point(_pad(W, shape), _pad(L, metric), radius) for W, L, radius in self._points
@@ -527,9 +533,9 @@ class Evidence(LowerBound):
         self._flush()
         arrays = {"planes": self._planes, "totals": self._totals, "W": self._W}
         arrays |= {f"rows.{name}": array for name, array in vars(self._rows).items()}
-        if self._quadratic is not None:
-            quadratic = self._quadratic if self._device is None else self._quadratic.to(None)
-            arrays |= dict(zip(("S", "G", "quadratic_totals"), quadratic, strict=True))
+        if self._quadratics is not None:
+            sums = self._quadratics if self._device is None else self._quadratics.to(None)
+            arrays |= dict(zip(("S", "G", "quadratic_totals"), sums, strict=True))
         if self._points:
             columns = map(np.array, zip(*self._points, strict=True))
             arrays |= dict(zip(("points.W", "points.L", "points.radius"), columns, strict=True))
@@ -550,9 +556,9 @@ class Evidence(LowerBound):
         if len(rows.X) >= KEPT_ROWS + SETTLED_ROWS or len(rows.distances) > len(rows.X):
             raise record.error("has more rows that wait than there can be")
         if "S" in record.arrays:
-            S, G, totals = self._quadratic = Quadratic.zeros(K, d)
-            S[:], G[:] = record.part("S", S.shape), record.part("G", (K, d))
-            totals[:] = record.part("quadratic_totals", (N_TOTALS,))
+            S, G, totals = self._quadratics = Quadratic.zeros(K, d, stacked=(2,))
+            S[:], G[:] = record.part("S", S.shape), record.part("G", G.shape)
+            totals[:] = record.part("quadratic_totals", totals.shape)
         if "points.W" in record.arrays:
             W = record.part("points.W", (None, K, d))
             L = record.part("points.L", (len(W), K, d, d))
@@ -566,6 +572,16 @@ def _logits(X: Array, W: Array) -> Array:
     """Return logits (m, K), classes first in memory: sums over a short last axis are slow."""
     Z: Array = (W @ X.T).T
     return Z
+
+
+def _add_quadratics(sums: Quadratic, r: Array, Z: Array, X: Array, weights: Array) -> None:
+    """Add w / 4 sum_i r_i (v_i - m)^2 of rows X, v the step from logits Z and m its mean by r."""
+    total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
+    away = Z - (r * Z).sum(axis=1, keepdims=True) / total
+    i, j = np.triu_indices(r.shape[1], 1)
+    coefficients = (0.25 * weights[:, None]) * r[:, i] * (r / total)[:, j]
+    sums.add(coefficients, -0.5 * weights[:, None] * r * away, X)
+    sums.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
 
 
 def _pad(array: Array, shape: tuple[int, ...]) -> Array:

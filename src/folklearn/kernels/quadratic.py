@@ -80,14 +80,14 @@ class Quadratic:
             blocks, G = device.put(self.blocks()), device.put(self.G)
             return Quadratic(blocks, G, self.totals.copy(), device)
         rows, columns = (self.device.put(at) for at in np.tril_indices(self.shape[1]))
-        S = back(self.S[:, rows, columns])
+        S = back(self.S[..., rows, columns])
         arrays = Quadratic(S, back(self.G).copy(), self.totals.copy())
         return arrays if device is None else arrays.to(device)
 
     @property
     def shape(self) -> tuple[int, int]:
         """K and d."""
-        K, d = self.G.shape
+        K, d = self.G.shape[-2:]
         return K, d
 
     def blocks(self) -> Any:
@@ -96,9 +96,9 @@ class Quadratic:
             return self.S
         d = self.shape[1]
         rows, columns = np.tril_indices(d)
-        full = np.empty((len(self.S), d, d))
-        full[:, rows, columns] = self.S
-        full[:, columns, rows] = self.S
+        full = np.empty((*self.S.shape[:-1], d, d))
+        full[..., rows, columns] = self.S
+        full[..., columns, rows] = self.S
         return full
 
     def form(self) -> "Form":
