@@ -73,15 +73,6 @@ Dropped = Annotated[
     list[str] | None,
     Option(metavar="COLUMN", help="Column to leave out, like --role COLUMN=ignored; repeatable."),
 ]
-Norm = Annotated[
-    float | None,
-    Option(
-        "--B",
-        help="Norm of the weights of a class, per standard deviation, up to which the lower bound "
-        "holds for linear models; a learner that takes a B is made for it. Default: 10 over the "
-        "norm of a row.",
-    ),
-]
 Jobs = Annotated[
     int, Option(metavar="N", help="Processes or threads at once, -1 for all cores; same result.")
 ]
