@@ -13,7 +13,7 @@ from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
-from folklearn.evidence.certificate import Certificate, round_down
+from folklearn.evidence.certificate import Certificate
 from folklearn.metrics.accumulator import (
     MIN_BOUNDED_ROWS,
     ClassRecord,
@@ -285,8 +285,7 @@ class ModelSummary:
         over = f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
         if self.certificate is None or not self.certificate.valid:
             return plots.BOUND + over
-        norm = round_down(self.certificate.B)
-        return f"lower bound,\nlinear models of\nnorm up to {norm}{over}"
+        return f"lower bound,\nlinear models with\ntheir penalty{over}"
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:
