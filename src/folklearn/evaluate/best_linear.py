@@ -240,7 +240,7 @@ def _nothing(W: Array) -> LossAndGradient:
     return LossAndGradient(W, 0.0, np.zeros_like(W), np.zeros(N_TOTALS))
 
 
-def project_into_class(W: Array, B: float) -> Array:
+def _project_into_class(W: Array, B: float) -> Array:
     """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
     inside: Array = W * (B / np.maximum(lengths, B))
@@ -304,7 +304,7 @@ def best_in_class(
         before, gap = gap, best.loss_at_most - at_least
         n_idle = 0 if gap < before else n_idle + 1
         converged = gap <= tol * (1.0 + best.loss_at_most)
-        step = project_into_class(here.W - length * here.G, B) - here.W
+        step = _project_into_class(here.W - length * here.G, B) - here.W
         slope, fraction = float((step * here.G).sum()), 1.0
         if converged or n_idle >= _MAX_IDLE_PASSES or not slope < 0.0:
             break
