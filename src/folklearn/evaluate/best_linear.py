@@ -200,7 +200,10 @@ class TotalLoss:
         self.n_passes += 1
         device = self._passes.device
         if device is None or self.is_wide:
-            return self.total(lambda rows: LossAndGradient.of(rows, W), _nothing(W))
+            total: LossAndGradient = self.total(
+                lambda rows: LossAndGradient.of(rows, W), _nothing(W)
+            )
+            return total
         on_device, sums = device.put(W), _nothing(W)
         for _, rows in self._passes.on_device(len(W)):
             loss, G, totals = find_residuals(device, rows, on_device)

@@ -268,8 +268,8 @@ class Windows(RoundObserver):
         scores, start = np.array([weighted, errors, rows.weights]), 0
         while start < len(losses):
             stop = min(start + self.block - self._evidence.n_rounds, len(losses))
-            self._add(rows.part(start, stop))
             self._totals += scores[:, start:stop].sum(axis=1)
+            self._add(rows.part(start, stop))
             if self._evidence.n_rounds == self.block:
                 add_to_ladder(self._ladder, self._newest_span())
                 self._evidence, self._totals = self._evidence._empty(), np.zeros(3)
