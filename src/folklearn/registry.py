@@ -35,7 +35,7 @@ _MODULES = {
     "evaluate.off_policy": (
         "Estimate LearnedPolicy best_constant greedy logged_value off_policy reward_model uniform"
     ),
-    "evaluate.regression": "Regression logistic_regression",
+    "evaluate.regression": "Regression logistic_regression regress",
     "evaluate.simulation": "interact",
     "evaluate.windows": "Window Windows",
     "evidence.evidence": "Evidence",

@@ -150,10 +150,9 @@ def report(
         roles = options.parse_roles(role, drop)
         if predictions is not None:
             audited = FileAudit(console, "report", FilePair(source, predictions, roles))
-            rows, certificate = audited.file, audited.certifier.certificate()
             facts = ModelSummary.of_predictions(
-                rows.labels, audited.P, audited.y, rows.describe_certificate(certificate),
-                leader_loss=audited.certifier.leader_loss, hindsight=rows.regression(),
+                audited.file.labels, audited.P, audited.y, audited.certificate(),
+                hindsight=audited.file.regression(),
                 warnings=list(audited.predictions.notes(audited.y)),
             )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)

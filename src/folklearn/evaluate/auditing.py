@@ -198,9 +198,9 @@ class Certifier(RoundObserver):
 
     def _observe(self, rows: Rows, P: Array, report: progress.Report | None) -> Array:
         losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
-        self._add(rows, report)
         added = PredictionLoss.of(losses, rows.weights, before)
         self._totals[:] = astuple(self._predicted + added)
+        self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
         return losses
 
     @property

@@ -175,6 +175,7 @@ class TotalLoss:
         self.n_features, self.n_classes, self._passes = n_features, n_classes, passes
         self.is_wide = select_backend(n_features, n_classes, passes.device) != PAIRS
         self.columns, self.n_passes = np.arange(n_features), 0
+        self._places: Columns | None = None
         row_cost = float(n_features)
         if self.is_wide:
             scan = passes.total(_SCANNED_CHUNK_ROWS, _ColumnScan.of)
@@ -199,7 +200,10 @@ class TotalLoss:
         self.n_passes += 1
         device = self._passes.device
         if device is None or self.is_wide:
-            return self.total(lambda rows: LossAndGradient.of(rows, W), _nothing(W))
+            total: LossAndGradient = self.total(
+                lambda rows: LossAndGradient.of(rows, W), _nothing(W)
+            )
+            return total
         on_device, sums = device.put(W), _nothing(W)
         for _, rows in self._passes.on_device(len(W)):
             loss, G, totals = find_residuals(device, rows, on_device)
@@ -208,33 +212,35 @@ class TotalLoss:
 
     def total(self, sum_rows: Callable[[Rows], Any], nothing: Any) -> Any:
         """Return the sum over all rows, whose X is an array of NumPy or of SciPy."""
-        size = _SPARSE_BATCH_LOGITS if self.is_wide else _BATCH_LOGITS
+        logits = _SPARSE_BATCH_LOGITS if self.is_wide else _BATCH_LOGITS
+        n, places = max(64, logits // self.n_classes), self._places
 
-        def sum_chunk(chunk: RowChunk) -> Any:
+        def sum_chunk(chunk: RowChunk) -> Any:  # of these alone: it travels, and passes do not
             sums = [
-                sum_rows(self._select_columns(rows.part(start, start + n)))
+                sum_rows(_select_columns(rows.part(start, start + n), places))
                 for rows in chunk.batches
-                for n in [max(64, size // self.n_classes)]
                 for start in range(0, len(rows.X), n)
             ]
             return functools.reduce(operator.add, sums) if sums else nothing
 
         return self._passes.total(self.chunk_rows, sum_chunk)
 
-    def _select_columns(self, rows: Rows) -> Rows:
-        if not self.is_wide:
-            X = rows.X.dense() if isinstance(rows.X, SparseRows) else rows.X
-            return rows._replace(X=X)
-        X = SparseRows.of(rows.X).compact()
-        places = self._places.find(X.indices)
-        return rows._replace(X=SparseRows(X.indptr, places, X.values, len(self.columns)).array())
+
+def _select_columns(rows: Rows, columns: Columns | None) -> Rows:
+    """Return rows of certain columns as an array of SciPy, or of all as one of NumPy."""
+    if columns is None:
+        X = rows.X.dense() if isinstance(rows.X, SparseRows) else rows.X
+        return rows._replace(X=X)
+    X = SparseRows.of(rows.X).compact()
+    places = columns.find(X.indices)
+    return rows._replace(X=SparseRows(X.indptr, places, X.values, columns.n).array())
 
 
 def _nothing(W: Array) -> LossAndGradient:
     return LossAndGradient(W, 0.0, np.zeros_like(W), np.zeros(N_TOTALS))
 
 
-def project_into_class(W: Array, B: float) -> Array:
+def _project_into_class(W: Array, B: float) -> Array:
     """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
     inside: Array = W * (B / np.maximum(lengths, B))
@@ -298,7 +304,7 @@ def best_in_class(
         before, gap = gap, best.loss_at_most - at_least
         n_idle = 0 if gap < before else n_idle + 1
         converged = gap <= tol * (1.0 + best.loss_at_most)
-        step = project_into_class(here.W - length * here.G, B) - here.W
+        step = _project_into_class(here.W - length * here.G, B) - here.W
         slope, fraction = float((step * here.G).sum()), 1.0
         if converged or n_idle >= _MAX_IDLE_PASSES or not slope < 0.0:
             break

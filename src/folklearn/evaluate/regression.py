@@ -207,12 +207,13 @@ class _Objective:
     def decorrelation(self) -> Array:
         """Return L with L L' about the Hessian for every class; of wide rows its diagonal."""
         if self._loss.is_wide:
-            squares = self._loss.total(_sum_squares, np.zeros(len(self.tau)))
+            squares: Array = self._loss.total(_sum_squares, np.zeros(len(self.tau)))
             return np.sqrt(_TYPICAL_CURVATURE * squares + self.tau)
         M = self._loss.total(_sum_products, np.zeros((len(self.tau), len(self.tau))))
         M *= _TYPICAL_CURVATURE
         M[np.diag_indices_from(M)] += self.tau
-        return cholesky(M, lower=True)
+        factor: Array = cholesky(M, lower=True)
+        return factor
 
 
 def _sum_products(rows: Rows) -> Array:

@@ -19,7 +19,7 @@ from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows, label_mass
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
-from folklearn.sparse import SparseRows, dense_row
+from folklearn.sparse import SparseRow, SparseRows, dense_row
 from folklearn.validation import Rows
 
 _CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
@@ -104,15 +104,15 @@ class RoundObserver(Serializable):
         constant: int | None,
         device: str | None = None,
     ) -> None:
-        self.n_features = validation.count("n_features", n_features, 1)
-        self.n_classes = validation.count("n_classes", n_classes, 2)
+        d = self.n_features = validation.count("n_features", n_features, 1)
+        K = self.n_classes = validation.count("n_classes", n_classes, 2)
         self._evidence: Sums
         self._learner: SparseSgd | None = None
-        if select_backend(*self._sizes.values(), device_named(device)) == PAIRS:
+        if select_backend(d, K, device_named(device)) == PAIRS:
             self._evidence = Evidence(**self._sizes, C=C, constant=constant, device=device)
         else:
             self._evidence = LinearEvidence(**self._sizes, C=C, constant=constant)
-            self._learner = SparseSgd(**self._sizes)
+            self._learner = SparseSgd(n_features=d, n_classes=K)
         self.C, self.constant = self._evidence.C, self._evidence.constant
 
     @property
@@ -126,8 +126,8 @@ class RoundObserver(Serializable):
             assert self._learner is not None
             evidence._add_planes(rows, self._learner._run(rows, report))
         elif n == 1 and isinstance(rows.X, np.ndarray):
-            x, _, label, soft, weight = (part[0] if len(part) else part for part in rows)
-            evidence._append(x, int(label), soft, float(weight))
+            soft = rows.soft[0] if len(rows.soft) else rows.soft
+            evidence._append(rows.X[0], int(rows.labels[0]), soft, float(rows.weights[0]))
         else:
             for start in range(0, n, _CHUNK_ROWS):
                 evidence._add(rows.part(start, start + _CHUNK_ROWS))
@@ -142,7 +142,7 @@ class RoundObserver(Serializable):
         """
         d = self.n_features
         if validation.is_sparse_context(x):
-            row = validation.usable(validation.sparse_context(x, d))
+            row: SparseRow = validation.usable(validation.sparse_context(x, d))
             X: Any = SparseRows(np.array([0, len(row.indices)]), *row, d)
             if self._learner is None:
                 X = dense_row(row, d)[None]
@@ -268,8 +268,8 @@ class Windows(RoundObserver):
         scores, start = np.array([weighted, errors, rows.weights]), 0
         while start < len(losses):
             stop = min(start + self.block - self._evidence.n_rounds, len(losses))
-            self._add(rows.part(start, stop))
             self._totals += scores[:, start:stop].sum(axis=1)
+            self._add(rows.part(start, stop))
             if self._evidence.n_rounds == self.block:
                 add_to_ladder(self._ladder, self._newest_span())
                 self._evidence, self._totals = self._evidence._empty(), np.zeros(3)

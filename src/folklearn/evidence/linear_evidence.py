@@ -145,8 +145,10 @@ class LinearEvidence(LowerBound):
         Any model is sound, and a good one tight; by default it is 0, which predicts 1/K.
         """
         rows = Rows.checked(X, y, weight, **self._sizes)
+        if at is None:
+            return self._add(rows)
         W = validation.model("at", at, self.n_classes, self.n_features)
-        self._add_planes(rows, softmax(rows.X @ W.T))
+        return self._add_planes(rows, softmax(rows.X @ W.T))
 
     def _add(self, rows: Rows) -> None:
         self._add_planes(rows, np.full((len(rows.X), self.n_classes), 1.0 / self.n_classes))
