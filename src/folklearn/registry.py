@@ -29,7 +29,7 @@ _MODULES = {
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
     "evaluate.auditing": "Certifier PredictionCertificate audit",
-    "evaluate.best_linear": "BestLinearModel Pass best_in_class refine",
+    "evaluate.best_linear": "BestLinearModel Pass best_in_class",
     "evaluate.interactions": "Interactions",
     "evaluate.monitor": "Alarm Monitor",
     "evaluate.off_policy": (
