@@ -102,8 +102,9 @@ def test_a_model_that_outgrows_its_lane_goes_on(backend, max_weight, monkeypatch
         assert proven.n_rounds == 3000
         assert proven.loss == pytest.approx(w[:2500] @ before + w[2500:] @ losses)
         least = best.loss + best.penalty
-        assert 0.6 * least < proven.best_linear_at_least <= least
+        assert proven.best_linear_at_least <= least
         assert one.certificate(best.W).best_linear_at_least <= best.loss
+    assert stays.certificate().best_linear_at_least > 0.99 * least
     moves.save(tmp_path / "m")
     assert folklearn.load(tmp_path / "m").certificate() == moves.certificate()
 
@@ -114,7 +115,7 @@ def test_a_model_without_evidence_begins_with_none_where_it_moves():
     moved = model.grown(n_features=10**6)
     assert isinstance(moved, SparseSgd)
     assert moved.predict(([0], [1.0]))[0] > 0.5
-    assert moved.certificate().best_linear_at_least == 0.0
+    assert moved.certificate().best_linear_at_least == pytest.approx(0.0, abs=1e-12)
 
 
 def test_class_blocks_that_would_not_fit_are_left_behind():

@@ -183,7 +183,7 @@ class LinearEvidence(LowerBound):
 
     def lower_bound(self) -> float:
         """Return a lower bound on the total loss plus penalty of every linear model."""
-        return penalised_lower_bound(self._totals, self.G, self.penalties[self.columns])
+        return penalised_lower_bound(self._totals, self.G, self._penalties_of(self.columns))
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""

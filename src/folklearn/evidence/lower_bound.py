@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folklearn import serialization, validation
 from folklearn.arrays import Array
@@ -45,9 +45,13 @@ class LowerBound(Serializable, ABC):
         As in scikit-learn 1 / C, or 2 / C for two classes, whose rows are halves of the weights
         that scikit-learn has; next to nothing for a constant column.
         """
-        tau = np.full(self.n_features, (2.0 if self.n_classes == 2 else 1.0) / self.C)
+        return self._penalties_of(np.arange(self.n_features))
+
+    def _penalties_of(self, columns: NDArray[np.int64]) -> Array:
+        """Return the penalties (n,) of some columns: there may be too many for an array of all."""
+        tau = np.full(len(columns), penalty_of(self.C, self.n_classes))
         if self.constant is not None:
-            tau[self.constant] *= CONSTANT_PENALTY
+            tau[columns == self.constant] *= CONSTANT_PENALTY
         return tau
 
     def add(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> None:
@@ -140,7 +144,7 @@ class LowerBound(Serializable, ABC):
         bound = round_loss_up(loss, self.n_rounds) - least
         if W is not None:
             return Certificate(loss, bound, self.n_rounds)
-        penalty = float(self.penalties.max())
+        penalty = penalty_of(self.C, self.n_classes)
         return Certificate(loss, bound, self.n_rounds, C=self.C, penalty=penalty)
 
     @classmethod
@@ -158,6 +162,11 @@ class LowerBound(Serializable, ABC):
             f"{type(self).__name__}(n_features={self.n_features}, n_classes={self.n_classes}, "
             f"C={self.C:g}; {self.n_rounds} rounds)"
         )
+
+
+def penalty_of(C: float, n_classes: int) -> float:
+    """Return what half the squares of the weights of a model are multiplied by."""
+    return (2.0 if n_classes == 2 else 1.0) / C
 
 
 def round_loss_up(loss: float, n_rounds: int) -> float:
