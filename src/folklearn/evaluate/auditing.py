@@ -10,13 +10,12 @@ from numpy.typing import ArrayLike
 from folklearn import progress, validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.best_linear import Report, refine
+from folklearn.evaluate.best_linear import Report, project_into_class, refine
 from folklearn.evaluate.windows import RoundObserver
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import LowerBound, round_loss_up
 from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
-from folklearn.evaluate.best_linear import project_into_class
 from folklearn.learners.leader import Leader
 from folklearn.metrics.scores import checked_rows
 from folklearn.serialization import Record
