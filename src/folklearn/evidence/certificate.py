@@ -58,7 +58,8 @@ class Certificate:
         n = max(1, self.n_rounds)
         return (
             f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; "
-            f"{self._every} {self._one_model} has at least {round_down(self.best_linear_at_least / n)})"
+            f"{self._every} {self._one_model} has at least "
+            f"{round_down(self.best_linear_at_least / n)})"
         )
 
     @property

@@ -138,6 +138,8 @@ class Evidence(LowerBound):
         self._rows = _Buffer(d, K)
         self._held: list[tuple[Array, Array, Array]] = []  # rows that are not yet in the buffer
         self._n_held = 0
+        self._single: tuple[Array, Array, Array] | None = None  # rows that came one by one
+        self._n_single = 0
         self._points: list[Point] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -172,7 +174,7 @@ class Evidence(LowerBound):
     @property
     def n_rounds(self) -> int:
         """The number of rows."""
-        return int(self._totals[ROUNDS]) + self._n_held
+        return int(self._totals[ROUNDS]) + self._n_held + self._n_single
 
     @property
     def total_weight(self) -> float:
@@ -194,17 +196,30 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Add one checked row (d,)."""
-        Y = np.zeros((1, self.n_classes))
+        if self._single is None:
+            m, d, K = SETTLED_ROWS, self.n_features, self.n_classes
+            self._single = np.empty((m, d)), np.zeros((m, K)), np.empty(m)
+        (X, Y, weights), n = self._single, self._n_single
+        X[n], weights[n] = x, weight
         if label < 0:
-            Y[0] = soft
+            Y[n] = soft
         else:
-            Y[0, label] = 1.0
-        self._hold(x[None].copy(), Y, np.array([weight]))
+            Y[n, label] = 1.0
+        self._n_single = n + 1
+        if n + 1 == len(X):
+            self._flush()
+
+    def _hold_single(self) -> None:
+        if self._single is not None:
+            X, Y, weights = (array[: self._n_single] for array in self._single)
+            self._single, self._n_single = None, 0
+            self._hold(X, Y, weights)
 
     def _add(self, rows: Rows) -> None:
         for _, (X, _, labels, soft, weights) in rows.dense_parts():
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
             if len(X) < SETTLED_ROWS:
+                self._hold_single()
                 self._hold(X.copy(), Y.copy(), weights.copy())
             else:
                 self._flush()
@@ -218,6 +233,7 @@ class Evidence(LowerBound):
             self._flush()
 
     def _flush(self) -> None:
+        self._hold_single()
         if self._held:
             X, Y, weights = map(np.concatenate, zip(*self._held, strict=True))
             self._held, self._n_held = [], 0

@@ -185,8 +185,8 @@ class ExpertLearner(Learner):
             while start < len(P):
                 state, rest = self._state, rows.of(slice(start, None)) if start else rows
                 if self._sums is not None and state.spec.only_leaders:
-                    X, _, *labels_and_weights = rest
-                    predicted = self._sums.run(state, X, *labels_and_weights)
+                    X, _, labels, soft, weights = rest
+                    predicted = self._sums.run(state, X, labels, soft, weights)
                     done, is_due = len(predicted), False
                     P[start : start + done] = predicted
                 else:
@@ -326,8 +326,12 @@ class ExpertLearner(Learner):
         self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        for inner, is_there in ((self._folklore, spec.folklore), (self._evidence, is_certified)):
-            if (inner is not None) != is_there or (inner or self)._sizes != self._sizes:
+        parts: list[tuple[Any, bool]] = [
+            (self._folklore, spec.folklore),
+            (self._evidence, is_certified),
+        ]
+        for part, is_there in parts:
+            if (part is not None) != is_there or (is_there and part._sizes != self._sizes):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")
