@@ -31,7 +31,7 @@ class Quadratic:
     """A sum of evidence: matrices S of pairs of classes, slopes G (K, d), totals (N_TOTALS,).
 
     S is (P, d(d+1)/2), the lower triangles of the matrices. On a device S and G are tensors and S
-    is (P, d, d); totals are always an array.
+    is (P, d, d); totals are always an array. Several sums can be stacked along a first axis.
     """
 
     S: Any
@@ -40,15 +40,23 @@ class Quadratic:
     device: Device | None = None
 
     @classmethod
-    def zeros(cls, K: int, d: int, *, device: Device | None = None) -> "Quadratic":
-        """Return a sum of no rows."""
-        totals = np.zeros(N_TOTALS)
+    def zeros(
+        cls, K: int, d: int, *, device: Device | None = None, stacked: tuple[int, ...] = ()
+    ) -> "Quadratic":
+        """Return a sum of no rows, or several."""
+        totals = np.zeros((*stacked, N_TOTALS))
         if device is None:
-            return cls(np.zeros((n_pairs(K), n_products(d))), np.zeros((K, d)), totals)
-        return cls(device.zeros(n_pairs(K), d, d), device.zeros(K, d), totals, device)
+            S = np.zeros((*stacked, n_pairs(K), n_products(d)))
+            return cls(S, np.zeros((*stacked, K, d)), totals)
+        S = device.zeros(*stacked, n_pairs(K), d, d)
+        return cls(S, device.zeros(*stacked, K, d), totals, device)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.S, self.G, self.totals))
+
+    def __getitem__(self, index: int) -> "Quadratic":
+        """Return one of several stacked sums, not copied."""
+        return Quadratic(self.S[index], self.G[index], self.totals[index], self.device)
 
     def __add__(self, other: "Quadratic") -> "Quadratic":
         """Return the sum of two sums on the same device."""
