@@ -47,6 +47,7 @@ _MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
 _TOLERANCE = 1e-7  # nats per nat, that a bound may lie below the best one of these sums,
 _REFRESH_TOLERANCE = 1e-4  # and that of a model to expand at
 _MAX_HALVINGS = 30
+_MAX_SHRINKINGS = 12  # of the way to the minimiser, where curvatures end before it
 _SLOW = 0.5  # of what is left to gain: more than this after a step is slow
 
 
@@ -321,8 +322,8 @@ class Evidence(LowerBound):
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         r = choose_curvatures(P, distances, self._points[-1].radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
-        counted = weights @ entropies(P), weights.sum(), weights @ norms, len(X)
-        self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += counted
+        counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
+        self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
         _add_quadratics(self._quadratics[0], r, Z, X, weights)
         _add_quadratics(self._quadratics[1], 2.0 * P, Z, X, weights)
 
@@ -454,16 +455,14 @@ class Evidence(LowerBound):
 
     def _find_minimum(self) -> tuple[float, Array]:
         s = 1.0
-        while s > 1e-6:
+        for _ in range(_MAX_SHRINKINGS):
             W, _ = self._minimise(0, s, _MAX_STEPS)
             share = self._share(W)
             if share >= s:
-                break
-            s = min(0.97 * s, share)
-        else:
-            W = np.zeros_like(self._W)
-            s = self._share(W)
-        return max(0.0, self._tangent(W, s).least(self.penalties)), W
+                return max(0.0, self._tangent(W, s).least(self.penalties)), W
+            s = min(0.9 * s, share)
+        W = self._W
+        return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W
 
     def lower_bound(self) -> float:
         """Return a lower bound on the total loss plus penalty of every linear model."""

@@ -35,20 +35,20 @@ class Point(NamedTuple):
         d = W.shape[1]
         L, R = np.empty_like(curvatures), np.empty_like(curvatures)
         for k, A in enumerate(curvatures):
+            # In units of the columns, which change neither |R x| nor |L' D|.
             scale, nudge, error = np.sqrt(np.maximum(np.diag(A), 1e-300)), 1e-13, 1.0
+            near = A / np.outer(scale, scale)
             while not error < 0.5:
-                near = A / np.outer(scale, scale) + nudge * np.eye(d)
-                nudge *= 100.0
                 try:
-                    lower = np.linalg.cholesky(near)
+                    lower = np.linalg.cholesky(near + nudge * np.eye(d))
+                    inverse = solve_triangular(lower, np.eye(d), lower=True)
+                    rounding = d * UNIT * np.linalg.norm(inverse) * np.linalg.norm(lower)
+                    L[k], R[k] = scale[:, None] * lower, inverse / scale
+                    error = float(np.linalg.norm(np.eye(d) - R[k] @ L[k]) + rounding)
                 except np.linalg.LinAlgError:
-                    continue
-                inverse = solve_triangular(lower, np.eye(d), lower=True) / scale
-                lower = scale[:, None] * lower
-                # In units of the columns, which change neither |R x| nor |L' D|.
-                sizes = np.linalg.norm(inverse * scale) * np.linalg.norm(lower / scale[:, None])
-                error = float(np.linalg.norm(np.eye(d) - inverse @ lower)) + d * UNIT * sizes
-            L[k], R[k] = lower * ((1.0 + 1e-12) / (1.0 - error)), inverse
+                    pass
+                nudge *= 100.0
+            L[k] *= (1.0 + 1e-12) / (1.0 - error)
         return cls(W.copy(), L, radius), R
 
     def step_to(self, W: Array) -> float:

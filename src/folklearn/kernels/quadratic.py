@@ -160,9 +160,9 @@ def add_device_products(S: Any, coefficients: Any, X: Any) -> None:
 
 
 def merge_totals(one: Array, other: Array) -> Array:
-    """Return the totals (N_TOTALS,) of two sets of rows whose sums were added."""
+    """Return the totals (..., N_TOTALS) of two sets of rows whose sums were added."""
     both = one + other
-    both[DEPTH] = max(one[DEPTH], other[DEPTH]) + 1.0
+    both[..., DEPTH] = np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0
     return both
 
 
