@@ -72,7 +72,7 @@ def one_pass(
     X: Any, y: Any, n_classes: int, device: str, make: Callable[..., Any] = Leader
 ) -> dict[str, float]:
     """Learn all rows, with four ridges and what else there is, then ask for the certificate."""
-    model = make(n_features=X.shape[1], n_classes=n_classes, B=B, device=device)
+    model = make(n_features=X.shape[1], n_classes=n_classes, device=device)
     started = time.perf_counter()
     model.run(X, y)
     learned = time.perf_counter()

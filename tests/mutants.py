@@ -241,7 +241,8 @@ MUTANTS = (
     ),
     Mutant(
         "small exponentials are added to the largest", "evaluate/best_linear.py",
-        "others = P.sum(axis=0) + (ones.sum(axis=0) - 1.0)", "others = (P + ones).sum(axis=0) - 1.0",
+        "others = P.sum(axis=0) + (ones.sum(axis=0) - 1.0)",
+        "others = (P + ones).sum(axis=0) - 1.0",
         ("tests/evaluate/test_best_linear.py::"
          "test_many_classes_that_are_next_to_nothing_are_added_up_without_the_largest",),
     ),

@@ -15,9 +15,9 @@ from folklearn import Evidence, LinearEvidence
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import evidence as module
 from folklearn.evidence.points import Point, choose_curvatures
+from tests.evidence.test_theorem import exact_divergence
 from tests.reference import unconstrained as twin
 from tests.reference.hostile import one_stream
-from tests.evidence.test_theorem import exact_divergence
 
 
 @pytest.fixture(autouse=True)

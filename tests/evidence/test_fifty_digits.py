@@ -83,7 +83,11 @@ def test_no_bound_is_above_the_exact_least_value(group, seed):
     n_close = 0
     for _ in range(4):
         d, K, T = int(rng.integers(1, 3)), int(rng.integers(2, 4)), int(rng.integers(12, 40))
-        X, Y, weight = rng.normal(size=(T, d)), rng.dirichlet(np.ones(K), T), rng.exponential(size=T)
+        X, Y, weight = (
+            rng.normal(size=(T, d)),
+            rng.dirichlet(np.ones(K), T),
+            rng.exponential(size=T),
+        )
         evidence = collect(rng, X, Y, weight, {})
         bound, W = evidence.minimise()
         least = fifty_digits.least_penalised(X, Y, weight, evidence.penalties, W)

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import softmax
 
 from tests.reference import unconstrained as twin
-from tests.reference.unconstrained import LiveBound
 from tests.reference.hostile import one_stream
+from tests.reference.unconstrained import LiveBound
 
 DIGITS = 50
 

@@ -111,7 +111,10 @@ def test_what_rounding_made_indefinite_is_nudged(device, rng):
 
 
 def test_what_is_no_number_has_no_factor(device):
-    for nothing, where in ((np.full((2, 2), np.nan), None), (device.put(np.full((2, 2), np.nan)), device)):
+    for nothing, where in (
+        (np.full((2, 2), np.nan), None),
+        (device.put(np.full((2, 2), np.nan)), device),
+    ):
         with pytest.raises(LinAlgError, match="no numbers"):
             host.factorise_near(nothing, where)
 
