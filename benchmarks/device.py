@@ -25,7 +25,6 @@ from folklearn.kernels import experts
 from folklearn.kernels.blas import OWN
 
 RESULTS = Path(__file__).parent / "results"
-B = 50.0  # of MNIST: large enough for the best linear models of rows of norm 1
 CLASSES = 10
 WIDTHS = (100, 200, 400, 800, 1600, 2222)  # features, at ten classes
 GROWING = 10_000  # rows
@@ -171,7 +170,7 @@ def table(found: dict[str, Any], origin: dict[str, Any], about: str) -> str:
         "",
         "## MNIST: one pass of `Leader`, four ridges, certificate included",
         "",
-        f"70,000 × 785, 10 classes, all pairs, B = {B:g}. Must {MUST['mnist']} s, aim "
+        f"70,000 × 785, 10 classes, all pairs. Must {MUST['mnist']} s, aim "
         f"{AIM['mnist']} s. The rate counts the products of rows alone (two sums), over the whole "
         "time of `run`.",
         "",
