@@ -144,12 +144,13 @@ def test_many_classes_that_are_next_to_nothing_are_added_up_without_the_largest(
     """Each of 999 equal terms would be rounded in the same direction where it is added to 1."""
     K = 1000
     for size in (1.3e-6, 2.7e-6, 5.1e-6, 1.7e-5):
-        W = np.full((K, 1), np.log(size))
-        W[3] = 0.0
-        rows = Rows.checked(np.ones((1, 1)), [3], None, n_features=1, n_classes=K)
+        down = (np.round(size * 2.0**52) + 0.45) * 2.0**-52  # 1 + this is rounded down
+        W = np.full((K, 1), np.log(down))
+        W[0] = 0.0
+        rows = Rows.checked(np.ones((2, 1)), [0, 0], None, n_features=1, n_classes=K)
         with mp.workdps(fifty_digits.DIGITS):
-            e = mp.exp(mp.mpf(float(W[0, 0])))
-            loss = mp.log1p(999 * e)
+            e = mp.exp(mp.mpf(float(W[1, 0])))
+            loss = 2 * mp.log1p(999 * e)
         found = LossAndGradient.of(rows, W)
         assert loss <= mp.mpf(found.loss_at_most)
         assert found.loss == pytest.approx(float(loss), rel=1e-14)

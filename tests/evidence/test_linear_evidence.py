@@ -155,15 +155,14 @@ def test_a_plane_pays_for_the_rounding_of_its_slope(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
     evidence = Evidence(n_features=2, n_classes=3)
     evidence.add(X, y)
-    before = LinearEvidence.tangent_to(evidence)
     evidence._totals[DEPTH] = 1e10  # as if it had been through so many additions
-    evidence._minimum = None
     after = LinearEvidence.tangent_to(evidence)
     W = evidence.minimise()[1]
-    rounding = evidence._tangent(W, 1.0).rounding
+    tangent = evidence._tangent(W, 1.0)
+    rounding = tangent.rounding
     of_slope = float((rounding * np.abs(W).sum(axis=1)).sum())
     assert of_slope > 1e-6
-    assert before._totals[CONSTANT] - after._totals[CONSTANT] >= of_slope
+    assert after._totals[CONSTANT] <= tangent.value - (tangent.slope * W).sum() - of_slope
     kappa = kernels.relative_rounding(after._totals[DEPTH], 3, 6)
     allowed = kappa * (2.0 + 3.0 * math.log(3)) * after._totals[REACH]
     assert allowed >= rounding.max()

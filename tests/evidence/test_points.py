@@ -83,7 +83,7 @@ def test_lengths_by_the_factor_are_not_below_those_by_the_inverse(rng):
 
 def exact_step(point, W):
     """The least length of the step from a point to W over all shifts, in 50 digits."""
-    K, _d = W.shape
+    K = len(W)
     with mp.workdps(DIGITS):
         roots = [exact_matrix(L).T for L in point.L]
         D = [mp.matrix(exact(W[k])) - mp.matrix(exact(point.W[k])) for k in range(K)]

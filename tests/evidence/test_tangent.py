@@ -62,7 +62,7 @@ def test_the_tangent_is_that_of_its_definition(K, s, rng, monkeypatch):
 @pytest.mark.parametrize("K", [2, 4])
 def test_the_allowance_is_that_of_the_theorem(K, large, rng, monkeypatch):
     """With a depth of 1e9 it can be seen beside the sums themselves."""
-    evidence, sums, (X, _Y, weight), (all_X, all_weight) = expanded(
+    evidence, sums, (X, _, weight), (all_X, all_weight) = expanded(
         rng, K, monkeypatch, size=1e3 if large == "rows" else 1.0
     )
     W = rng.normal(size=(K, 3)) * (1e3 if large == "model" else 1.0)
@@ -80,7 +80,7 @@ def test_the_allowance_is_that_of_the_theorem(K, large, rng, monkeypatch):
         e, e_i = sums.allowances(W, N_w, N_x, depth)
         before = evidence._tangent(W, 0.5)
         evidence._totals[DEPTH] = -N_WAITING
-        at_none, _at_none_i = sums.allowances(W, N_w, N_x, 0.0)
+        at_none, _ = sums.allowances(W, N_w, N_x, 0.0)
         exact_value = evidence._tangent(W, 0.5).value + at_none
         assert exact_value - before.value == pytest.approx(e, rel=1e-5)
         np.testing.assert_allclose(before.rounding, e_i, rtol=1e-9)

@@ -31,7 +31,7 @@ def penalty(W: Array, tau: Array) -> mp.mpf:
 
 def least_penalised(X: Array, y: Array, weight: Array, tau: Array, W: Array) -> mp.mpf:
     """The least loss plus penalty, from above: what Newton's method has reached from W (K, d)."""
-    K, _d = W.shape
+    K = len(W)
     with mp.workdps(DIGITS):
         rows, w = _rows(X, y, K, weight), mp.matrix(exact(W))
         ridge = exact(tau) * K

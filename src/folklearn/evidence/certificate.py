@@ -56,10 +56,10 @@ class Certificate:
         if not self.valid:
             return f"Certificate(not valid: {self.reason})"
         n = max(1, self.n_rounds)
+        least = round_down(self.best_linear_at_least / n)
         return (
             f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; "
-            f"{self._every} {self._one_model} has at least "
-            f"{round_down(self.best_linear_at_least / n)})"
+            f"{self._every} {self._one_model} has at least {least})"
         )
 
     @property
