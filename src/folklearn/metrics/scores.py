@@ -112,30 +112,6 @@ class CalibrationCurve:
         return float(self.share @ np.abs(self.observed - self.predicted))
 
 
-def calibration_curve(
-    P: ArrayLike,
-    y: ArrayLike,
-    *,
-    label: int | None = None,
-    n_bins: int = 15,
-    weight: ArrayLike | None = None,
-) -> CalibrationCurve:
-    """Bin the probabilities P (T, K) by equal width and compare each bin with the labels.
-
-    By default the probability of the most likely class (the lowest on ties) against how
-    often it was right, whose `error` is the usual expected calibration error; with `label`,
-    the probability of that class against how often it occurred. A soft label counts with
-    the probability it gives.
-
-    Examples
-    --------
-    >>> curve = calibration_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
-    >>> curve.predicted, curve.observed, round(curve.error, 6)
-    (array([0.8]), array([0.7]), 0.1)
-    """
-    return score(P, y, weight=weight).calibration(label=label, n_bins=n_bins)
-
-
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Losses and scores of predictions; averages are over the weights.
@@ -193,7 +169,17 @@ class Scores:
         return self._average(((self.P - targets) ** 2).sum(axis=1))
 
     def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
-        """Return the calibration curve of the most likely class, or of one class."""
+        """Bin probabilities by equal width, and compare each bin with the labels.
+
+        By default the probability of the most likely class (the lowest on ties) against how often
+        it was right, whose `error` is the usual expected calibration error; with `label`, the
+        probability of that class against how often it occurred. A soft label counts with the
+        probability it gives.
+
+        >>> curve = score([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3).calibration()
+        >>> curve.predicted, curve.observed, round(curve.error, 6)
+        (array([0.8]), array([0.7]), 0.1)
+        """
         (labels, soft), weights = self._labels, self.weight
         n_bins = validation.count("n_bins", n_bins, 1)
         if label is None:
