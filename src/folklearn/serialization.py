@@ -81,18 +81,15 @@ class Record:
             )
 
     def word(self, name: str) -> Any:
-        """Return an entry of the configuration, or raise StateFileError if there is none."""
         if name not in self.config:
             raise self.error(f"needs {name}")
         return self.config[name]
 
     def count(self, name: str, least: int = 0) -> int:
-        """Return a whole number of the configuration."""
         with state_file_errors(self.kind):
             return validation.count(name, self.word(name), least, _LARGEST_COUNT)
 
     def error(self, what: str) -> StateFileError:
-        """Return the error that says what is wrong with this state, "a Model state ..."."""
         return StateFileError(f"{_article(self.kind)} state {what}")
 
     @property
@@ -181,7 +178,6 @@ class Serializable:
         return 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the state by name, not copied."""
         return {part: getattr(self, f"_{part}") for part in self.ARRAYS}
 
     def _word(self, word: str) -> Any:
@@ -255,11 +251,11 @@ class Serializable:
 
 def put_inside(record: Record, name: str, value: Any) -> None:
     """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
-    if isinstance(value, Sequence):
-        nested: Any = [_nest_record(record, f"{name}{i}", child) for i, child in enumerate(value)]
-    else:
-        nested = _nest_record(record, name, value)
-    record.config[name] = nested
+    record.config[name] = (
+        [_nest_record(record, f"{name}{i}", child) for i, child in enumerate(value)]
+        if isinstance(value, Sequence)
+        else _nest_record(record, name, value)
+    )
 
 
 def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
@@ -321,20 +317,14 @@ def read(path: str | os.PathLike[str]) -> Record:
 
 
 def as_bytes(record: Record) -> bytes:
-    """Return the content of the file that `write` writes."""
     arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
-    header = {
-        "version": FORMAT_VERSION,
-        "kind": record.kind,
-        "config": record.config,
-        "digest": record.digest,
-    }
+    header: dict[str, Any] = {"version": FORMAT_VERSION, "digest": record.digest}
+    header |= {"kind": record.kind, "config": record.config}
     # One metadata entry: safetensors writes several in an order that varies between runs.
     return safetensors.numpy.save(arrays, metadata={"folklearn": _json(header)})
 
 
 def of_bytes(content: bytes, name: str = "the state") -> Record:
-    """Return the record that a file of this content holds, or raise StateFileError."""
     try:
         arrays = safetensors.numpy.load(content)
     except SafetensorError as error:

@@ -17,7 +17,7 @@ from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.metrics.scores import checked_row, checked_rows, label_mass
+from folklearn.metrics.scores import check_probabilities, label_mass
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRow, SparseRows
@@ -119,7 +119,7 @@ class RoundObserver(Serializable):
         anything changes.
         """
         x = validation.usable(self._reference._own_context(x))
-        p = checked_row(p, self.n_classes)
+        p = check_probabilities(p, self.n_classes)
         label, soft = validation.label(y, self.n_classes)
         weights = np.array([validation.weight(weight)])
         if isinstance(x, SparseRow):
@@ -144,7 +144,7 @@ class RoundObserver(Serializable):
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
         rows = Rows.checked(X, y, weight, **self._sizes)
-        P = checked_rows(P, len(rows.X), self.n_classes)
+        P = check_probabilities(P, len(rows.X), self.n_classes)
         with report_progress(progress, len(rows.X), "certifying") as report:
             return self._observe(rows, P, report)
 
