@@ -280,12 +280,7 @@ def parse_dsjson(text: str) -> LoggedDecision | None:
 
 
 def flatten_features(nested: dict[str, Any]) -> dict[str, float | str]:
-    """Return features by name, those of a namespace as ``namespace^name``.
-
-    >>> nested = {"age": 30, "user": {"city": "Rome", "new": True}, "_tag": "a", "z": [1, 2]}
-    >>> flatten_features(nested)
-    {'age': 30.0, 'user^city': 'Rome', 'user^new': 1.0, 'z^0': 1.0, 'z^1': 2.0}
-    """
+    """Return features by name, those of a namespace as ``namespace^name``."""
     features: dict[str, float | str] = {}
     try:
         for name, value in _walk_features(nested, ""):

@@ -205,25 +205,21 @@ class Reader(ABC):
                 if self._has_late_columns:
                     self._late.update(table.columns.keys() - self.known)
                     self.check_column_count(len(self.names) + len(self._late))
-                size, start = max_rows, 0
-                if max_rows * len(self.names) > MAX_CELLS or self._late:
-                    size = self.limit_rows(max_rows)
+                size, start = self.limit_rows(max_rows), 0
                 while start < len(table):
-                    piece = table
-                    if start or len(table) > size - n_waiting:
-                        piece = table.take(slice(start, start + max(1, size - n_waiting)))
+                    piece = table.take(slice(start, start + max(1, size - n_waiting)))
                     start += len(piece)
                     n_waiting += len(piece)
                     waiting.append(piece)
                     if n_waiting >= size or (self.is_live and start == len(table)):
-                        yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
+                        yield Table.concat(waiting)
                         waiting, n_waiting = [], 0
                 if error is not None:
                     break
         except InvalidInputError as caught:
             error = caught
         if waiting:  # also before an error
-            yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
+            yield Table.concat(waiting)
         if error is not None:
             raise error
 
@@ -301,7 +297,6 @@ class LineReader(Reader):
 
 
 def is_utf8(data: bytes) -> bool:
-    """Return whether bytes are UTF-8 without NUL."""
     try:
         return b"\0" not in data and (data.isascii() or bool(data.decode()))
     except UnicodeDecodeError:

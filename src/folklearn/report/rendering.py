@@ -3,16 +3,15 @@
 Every value is escaped by Jinja, so a name from a data file cannot become a tag.
 """
 
-import importlib.util
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from folklearn.errors import FolklearnError
 from folklearn.evidence.certificate import round_down, round_up
 from folklearn.report.style import svg_uri
+from folklearn.utils import import_optional
 
 _UNKNOWN = "–"
 _TIME_UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # milliseconds
@@ -36,15 +35,6 @@ def format_about(share: float) -> str:
     if 0.99 < share < 1.0:
         return "more than 99 %"
     return "less than 1 %" if 0.0 < share < 0.01 else f"{100.0 * share:.0f} %"
-
-
-def format_label_chance(loss: float) -> str:
-    """Return the probability that, given to every label, has this average loss."""
-    return format_about(math.exp(-loss))
-
-
-def format_count(n: int | None) -> str:
-    return _UNKNOWN if n is None else f"{n:,}"
 
 
 def format_value(value: object) -> str:
@@ -81,8 +71,8 @@ def format_time(milliseconds: int) -> str:
 _FILTERS = {
     "about": format_about,
     "ago": format_ago,
-    "chance": format_label_chance,
-    "count": format_count,
+    "chance": lambda loss: format_about(math.exp(-loss)),  # of every label, with this average loss
+    "count": lambda n: _UNKNOWN if n is None else f"{n:,}",
     "loss": format_loss,
     "round_down": round_down,
     "round_up": round_up,
@@ -94,14 +84,11 @@ _FILTERS = {
 
 @cache
 def _load_environment(package: str) -> Any:
-    if importlib.util.find_spec("jinja2") is None:
-        raise FolklearnError("reports need jinja2: pip install 'folklearn[plots]'")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader(package),
+    jinja2 = import_optional("jinja2", "reports need", "plots")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_replace_controls,

@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import importlib.util
 import io
 import os
 import threading
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import InvalidInputError
+from folklearn.utils import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,17 +42,14 @@ _RC_PARAMS = {
 }  # fmt: skip
 
 
-def require_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise FolklearnError("pictures need matplotlib: pip install 'folklearn[plots]'")
+def require_matplotlib() -> Any:
+    return import_optional("matplotlib", "pictures need", "plots")
 
 
 @contextmanager
 def use_style() -> Iterator[None]:
     """Set the rc parameters of the library within a block; fonts stay those of the user."""
-    require_matplotlib()
-    import matplotlib
-
+    matplotlib = require_matplotlib()
     with _LOCK, matplotlib.rc_context(_RC_PARAMS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         yield
