@@ -44,7 +44,6 @@ def spell_argument(template: str, *values: str) -> str:
 
 
 def current_spelling() -> Spelling:
-    """Return how this process spells arguments, for another process."""
     return _spelling
 
 

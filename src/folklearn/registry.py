@@ -59,10 +59,11 @@ _MODULES = {
     "model.run": "Run Score",
     "model.stream_evidence": "StreamEvidence",
     "serialization": "load",
+    "service.client": "Client",
     "readers.table": "Table TextColumn table_from_records",
     "readers.decision_logs": "read_log write_log",
     "readers.open": "open_reader",
-    "readers.reader": "BadRow Reader Scan scan",
+    "readers.reader": "BadRow Reader",
     "scale.parallel": (
         "AuditedFile Compared Comparison FilesAudit audit_files compare map_in_parallel"
     ),
@@ -99,7 +100,6 @@ PACKAGES = (
 
 
 def find(name: str) -> Any:
-    """Return what a public name stands for."""
     return getattr(importlib.import_module(HOMES[name]), name)
 
 

@@ -269,7 +269,6 @@ def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
 
 
 def revive(record: Record) -> Serializable:
-    """Rebuild the object that a record describes, or raise StateFileError."""
     if record.kind not in registry.SAVED:
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
@@ -363,7 +362,6 @@ def _json(value: Any) -> str:
 
 
 def generator_state(rng: np.random.Generator) -> Any:
-    """Return the state of a generator, as JSON holds it."""
     return json.loads(json.dumps(rng.bit_generator.state, default=lambda array: array.tolist()))
 
 

@@ -169,7 +169,6 @@ def check_columns(columns: Any, n_features: int) -> None:
 
 
 def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of several parts of the same width in order."""
     compact = [part.compact() for part in parts]
     return SparseRows(
         np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(),
@@ -184,7 +183,6 @@ def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
 
 
 def is_sparse(X: Any) -> bool:
-    """Return whether X is a sparse array or matrix of SciPy, or rows of this library."""
     if isinstance(X, SparseRows):
         return True
     scipy_sparse = sys.modules.get("scipy.sparse")  # without it there is no such X

@@ -26,7 +26,6 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the one of the names that was probably meant."""
     by_letters = {own.casefold(): own for own in reversed(names)}
     found = get_close_matches(name.casefold(), by_letters, 1, _SIMILAR)
     return by_letters[found[0]] if found else None

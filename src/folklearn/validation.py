@@ -80,7 +80,6 @@ def _as_float(value: Any) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a parameter as a positive float of sane size."""
     return number(name, value, 1.0 / MAX_PARAMETER, MAX_PARAMETER, _POSITIVE)
 
 
@@ -134,7 +133,6 @@ def numbers_within(
 
 
 def table(X: Any) -> Any:
-    """Return X (T, d) of any width: numbers, or a sparse array as it came."""
     if not sparse.is_sparse(X):
         X = numbers("X", X)
     if X.ndim != 2:
@@ -179,7 +177,6 @@ def checked_norms(X: Any, *, gaps: bool = False) -> Array:
 
 
 def norms(X: Contexts) -> Array:
-    """Return the norms (T,) of the rows of X (T, d), dense or sparse."""
     if isinstance(X, SparseRows):
         return X.norms()
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
@@ -243,7 +240,6 @@ def usable_context(x: ArrayLike, n_features: int) -> Array:
 
 
 def usable(x: Any) -> Any:
-    """Return a context, dense or sparse, if its norm can be used."""
     values = x.values if isinstance(x, SparseRow) else x
     if not np.dot(values, values) <= MAX_NORM**2:
         check_context(x)
@@ -335,7 +331,6 @@ def weight(w: Any) -> float:
 
 
 def weights(w: ArrayLike | None, n_rounds: int) -> Array:
-    """Return sample weights (T,); None means 1."""
     if w is None:
         return np.ones(n_rounds)
     return numbers_within("weight", w, (n_rounds,), 0.0, MAX_WEIGHT)
@@ -382,7 +377,6 @@ class Rows(NamedTuple):
         return cls(X, lengths, classes, soft, w)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return the examples from `start` to before `stop`, not copied."""
         return self.of(slice(start, stop))
 
     @classmethod
@@ -419,7 +413,6 @@ class Rows(NamedTuple):
     def of_arrays(
         cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
     ) -> Self:
-        """Return the rows of `arrays`, checked again."""
         X = arrays.get(f"{prefix}X")
         labels, soft, weights = (arrays[prefix + name] for name in cls._fields[2:])
         rows = cls.checked(

@@ -112,7 +112,6 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    """Yield the decisions of a file in order, their rewards scaled to 0 to 1."""
     low, high = reward_range
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
@@ -145,7 +144,6 @@ def _is_blank(line: tuple[int, bytes]) -> bool:
 
 
 def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | None]:
-    """Return what parses a decision, which the first two lines of a log tell."""
     first, second = (*start, "", "")[:2]
     if first.lstrip().startswith("{"):
         return parse_dsjson
@@ -369,7 +367,6 @@ def _find_reward(line: dict[str, Any]) -> float:
 
 
 def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
-    """Yield the line of every decision."""
     for event, decision in enumerate(decisions):
         menu = []
         for number, option in enumerate(decision.options, start=1):

@@ -136,7 +136,6 @@ def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
 
 
 def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
-    """Warn of columns that cannot be read, in one sentence."""
     left_out = [
         f"{name!r} ({type})" for name, type in reader.left_out.items() if name not in ignored
     ]

@@ -154,7 +154,6 @@ def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
 
 
 def is_missing(column: Column) -> NDArray[np.bool_]:
-    """Return the (T,) mask of missing values."""
     if isinstance(column, TextColumn):
         return column.codes < 0
     if column.dtype.kind == "O":

@@ -37,6 +37,15 @@ def format_about(share: float) -> str:
     return "less than 1 %" if 0.0 < share < 0.01 else f"{100.0 * share:.0f} %"
 
 
+def format_label_chance(loss: float) -> str:
+    """Return the probability that, given to every label, has this average loss."""
+    return format_about(math.exp(-loss))
+
+
+def format_count(n: int | None) -> str:
+    return _UNKNOWN if n is None else f"{n:,}"
+
+
 def format_value(value: object) -> str:
     """Return any value of a table: numbers short, a dash for None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -71,8 +80,8 @@ def format_time(milliseconds: int) -> str:
 _FILTERS = {
     "about": format_about,
     "ago": format_ago,
-    "chance": lambda loss: format_about(math.exp(-loss)),  # of every label, with this average loss
-    "count": lambda n: _UNKNOWN if n is None else f"{n:,}",
+    "chance": format_label_chance,
+    "count": format_count,
     "loss": format_loss,
     "round_down": round_down,
     "round_up": round_up,

@@ -162,7 +162,6 @@ class Journal:
 
     @contextmanager
     def name_damaged_file(self) -> Iterator[None]:
-        """Turn errors of SQLite into one that names the file."""
         try:
             yield
         except apsw.Error as error:
@@ -281,7 +280,6 @@ class Journal:
             yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
     def has_event(self, model: int, seq: int, time: int) -> bool:
-        """Tell whether there is this event of a model that is not deleted."""
         where = "number = ? AND last IS NULL AND seq = ? AND time = ?"
         found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
         return bool(self._value(found, model, seq, time))
