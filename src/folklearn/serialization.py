@@ -25,8 +25,6 @@ from folklearn.errors import FolklearnError, StateFileError
 
 FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
-_LARGEST_COUNT = 2**53
-_LONGEST_REASON = 200  # characters
 _FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
 _SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
 # What restoring a state may raise that was never saved: of whatever kind its entries are.
@@ -76,9 +74,7 @@ class Record:
         """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
         n_here = sum(array.size for array in self.arrays.values())
         if n_numbers > max(n_here, _FEW_NUMBERS):
-            raise self.error(
-                f"of its sizes has {n_numbers:,} numbers or more, and {n_here:,} are there"
-            )
+            raise self.error(f"of its sizes has {n_numbers:,} numbers or more, not {n_here:,}")
 
     def word(self, name: str) -> Any:
         if name not in self.config:
@@ -87,7 +83,7 @@ class Record:
 
     def count(self, name: str, least: int = 0) -> int:
         with state_file_errors(self.kind):
-            return validation.count(name, self.word(name), least, _LARGEST_COUNT)
+            return validation.count(name, self.word(name), least, 2**53)
 
     def error(self, what: str) -> StateFileError:
         return StateFileError(f"{_article(self.kind)} state {what}")
@@ -260,9 +256,7 @@ def put_inside(record: Record, name: str, value: Any) -> None:
 
 def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Serializable) or type(value).__name__ not in registry.SAVED:
-        raise FolklearnError(
-            f"{name}, {value!r}, cannot save itself: only objects of this library can"
-        )
+        raise FolklearnError(f"{name}, {value!r}, cannot save itself: only objects of folklearn do")
     inside = value.to_record()
     record.arrays.update({f"{name}.{part}": array for part, array in inside.arrays.items()})
     return {"kind": inside.kind, "config": inside.config}
@@ -277,7 +271,7 @@ def revive(record: Record) -> Serializable:
     except StateFileError:
         raise
     except _NOT_RESTORED as error:
-        reason = " ".join(f"{type(error).__name__} {error}".split())[:_LONGEST_REASON]
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
         raise record.error(f"cannot be restored ({reason}): {_SAVE_AGAIN}") from None
 
 

@@ -13,7 +13,6 @@ from folklearn.errors import InvalidInputError
 Indices = NDArray[np.int32] | NDArray[np.int64]
 
 _DENSE_BATCH_NUMBERS = 2**21
-_MAX_INT32_FEATURES = 2**31  # up to which 4 bytes hold an index
 
 
 class SparseRow(NamedTuple):
@@ -179,7 +178,7 @@ def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
-    return np.int32 if n_features <= _MAX_INT32_FEATURES else np.int64
+    return np.int32 if n_features <= 2**31 else np.int64
 
 
 def is_sparse(X: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 from folklearn.errors import FolklearnError
 
 _MOST_NAMES_LISTED = 12
-_SIMILAR = 0.8  # share of letters, for one name to be meant by another
 
 
 def count_of(n: int, noun: str) -> str:
@@ -27,7 +26,7 @@ def join_names(names: Sequence[str]) -> str:
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
     by_letters = {own.casefold(): own for own in reversed(names)}
-    found = get_close_matches(name.casefold(), by_letters, 1, _SIMILAR)
+    found = get_close_matches(name.casefold(), by_letters, n=1, cutoff=0.8)
     return by_letters[found[0]] if found else None
 
 

@@ -72,9 +72,7 @@ class CsvReader(LineReader):
                     raise InvalidInputError(bad[0].sentence)
                 if rows:
                     return self._name_columns([cell.strip() for cell in rows[0]], line)
-        raise InvalidInputError(
-            f"{self.name} is empty; expected a header, then one row per example"
-        )
+        raise InvalidInputError(f"{self.name} is empty; expected a header, then the rows")
 
     def _name_columns(self, names: list[str], line: int) -> None:
         self.check_column_count(len(names))

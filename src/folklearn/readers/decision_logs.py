@@ -412,9 +412,7 @@ def as_numbers(features: Features) -> dict[str, float]:
     )
 
 
-def as_interactions(
-    decisions: Sequence[LoggedDecision], n_actions: int | None = None
-) -> Interactions:
+def as_interactions(decisions: Sequence[LoggedDecision], n_actions: int | None) -> Interactions:
     """Return decisions as a table of numbers, as `read_log` does.
 
     If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an

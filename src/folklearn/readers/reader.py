@@ -204,21 +204,25 @@ class Reader(ABC):
                 if self._has_late_columns:
                     self._late.update(table.columns.keys() - self.known)
                     self.check_column_count(len(self.names) + len(self._late))
-                size, start = self.limit_rows(max_rows), 0
+                size, start = max_rows, 0
+                if max_rows * len(self.names) > MAX_CELLS or self._late:
+                    size = self.limit_rows(max_rows)
                 while start < len(table):
-                    piece = table.take(slice(start, start + max(1, size - n_waiting)))
+                    piece = table
+                    if start or len(table) > size - n_waiting:
+                        piece = table.take(slice(start, start + max(1, size - n_waiting)))
                     start += len(piece)
                     n_waiting += len(piece)
                     waiting.append(piece)
                     if n_waiting >= size or (self.is_live and start == len(table)):
-                        yield Table.concat(waiting)
+                        yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
                         waiting, n_waiting = [], 0
                 if error is not None:
                     break
         except InvalidInputError as caught:
             error = caught
         if waiting:  # also before an error
-            yield Table.concat(waiting)
+            yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
         if error is not None:
             raise error
 

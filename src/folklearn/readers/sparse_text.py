@@ -64,9 +64,7 @@ class _SparseReader(LineReader):
         super().__init__(source)
         self._seen = np.full(_NAME_SLOTS, -1, np.int64)
         if not source.first_line(self._comment):
-            raise InvalidInputError(
-                f"{self.name} has no rows; expected lines like: {self._example}"
-            )
+            raise InvalidInputError(f"{self.name} has no rows; expected lines like {self._example}")
 
     @abstractmethod
     def _parse_line(self, text: str) -> SparseLine | None: ...

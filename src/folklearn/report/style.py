@@ -27,6 +27,7 @@ BLUE, RED = "#0072b2", "#c44e00"  # a pair that every kind of colour vision tell
 COLORS = (BLUE, RED, "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f")
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points
 
+Inches = Sequence[float]  # width and height, or none
 FORMATS = (".png", ".svg", ".pdf")
 _MIN_INCHES_FOR_SIDE_LEGEND = 3.5  # of the axes
 _MIN_NATS_TO_CUT = 5.0  # a lower loss is always drawn to scale
@@ -77,14 +78,7 @@ def truncate_label(name: object, most: int = 24) -> str:
 
 
 def prepare_axes(
-    ax: Any,
-    size: Sequence[float],
-    title: str,
-    x: str,
-    y: str = "",
-    *,
-    note: str = "",
-    grid: str = "y",
+    ax: Any, size: Inches, title: str, x: str, y: str = "", *, note: str = "", grid: str = "y"
 ) -> Any:
     """Set title, a note below it, axis names and a quiet frame; None makes axes of some inches.
 

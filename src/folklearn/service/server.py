@@ -164,8 +164,6 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-_PAUSE_SECONDS = 0.1  # between two rows
-_N_LATE = 30  # rows that come before a label does
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action
 _ACTIONS = ["news", "weather", "film"]
 
@@ -183,13 +181,13 @@ def start_demo(address: str, key: str) -> None:
                 row = dict(pixels)
                 label = row.pop(DIGITS_TARGET)
                 asked.append((model.predict(row).id, label))
-                if len(asked) > _N_LATE:
+                if len(asked) > 30:  # a label comes so many rows late
                     id, shown = asked.popleft()
                     model.learn(shown, id=id)
                 time_of_day = next(times)
                 chosen = agent.decide({"time": time_of_day})
                 chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
                 agent.reward(chosen.id, float(rng.random() < chance))
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(0.1)
 
     threading.Thread(target=teach, daemon=True).start()
