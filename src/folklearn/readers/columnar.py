@@ -20,7 +20,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import DATE_KINDS, MAX_ABS_VALUE, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, IteratorIO
-from folklearn.readers.table import Column, Faults, convert_values, decode_column
+from folklearn.readers.table import Column, Faults, TextColumn, convert_values, decode_column
 from folklearn.utils import import_optional
 
 MAGIC = PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
@@ -166,7 +166,10 @@ def convert_arrow(
             array = array.cast(pa.large_string())
         array = array.dictionary_encode()
     codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-    return decode_column(codes, array.dictionary.to_pylist(), kind, decimal)
+    values = array.dictionary.to_pylist()
+    if kind == "text":
+        return TextColumn.of(values, codes), {}
+    return decode_column(codes, values, kind, decimal)
 
 
 def is_frame(source: Any) -> bool:

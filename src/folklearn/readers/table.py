@@ -269,9 +269,7 @@ def convert_values(
 def decode_column(
     codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
 ) -> tuple[Column, Faults]:
-    """Convert distinct values once; row t has the value `codes[t]`, none if that is -1."""
-    if kind == "text":
-        return TextColumn.of(values, codes), {}
+    """Convert distinct values to no text, once; row t has value `codes[t]`, none if that is -1."""
     distinct: Any
     distinct, faults = convert_values(values, kind, decimal)
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing
