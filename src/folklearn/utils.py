@@ -40,8 +40,7 @@ def import_optional(package: str, sentence: str, extra: str = "cli") -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise FolklearnError(
-            f"{sentence} {package.partition('.')[0]}, which comes with the extra: "
-            f"pip install 'folklearn[{extra}]'"
+            f"{sentence} {package.partition('.')[0]}: pip install 'folklearn[{extra}]'"
         ) from None
 
 

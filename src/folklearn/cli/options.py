@@ -120,7 +120,7 @@ class Source:
             if options_set:
                 raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
             reader = RowsReader(digits())
-            reader.name = DIGITS_NAME
+            reader.name, reader.format = DIGITS_NAME, "frame"  # no row may lack columns
             return reader, DIGITS_TARGET
         if file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
