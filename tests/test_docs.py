@@ -74,7 +74,7 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.windows.RoundObserver",
     *(
         f"folklearn.metrics.scores.{name}"
-        for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
+        for name in ("check_probabilities", "check_rows", "label_mass")
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",

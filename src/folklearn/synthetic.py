@@ -159,21 +159,20 @@ DIGITS_TARGET = "digit"
 _DIGITS_SEED = 0  # the stored order goes through the writers one by one; a stream should not
 
 
-def digits() -> tuple[dict[str, Array], list[str]]:
-    """Return 1797 images of 8 × 8 pixels, by columns, and which digit each shows.
+def digits() -> list[dict[str, Any]]:
+    """Return 1797 images of 8 × 8 pixels, and the digit that each shows, in a fixed random order.
 
-    They come in one fixed random order.
-
-    >>> pixels, labels = digits()
-    >>> len(pixels), len(labels), labels[:3]
-    (64, 1797, ['6', '6', '6'])
+    >>> rows = digits()
+    >>> len(rows), rows[0]["pixel_3_3"], rows[0]["digit"]
+    (1797, 3.0, '6')
     """
     # Here, because this import takes longer than everything else in the package.
     from sklearn.datasets import load_digits
 
     images, shown = load_digits(return_X_y=True)
     order = np.random.default_rng(_DIGITS_SEED).permutation(len(shown))
-    images = images[order].astype(np.float64)
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-    pixels = {name: np.ascontiguousarray(images[:, j]) for j, name in enumerate(names)}
-    return pixels, [str(digit) for digit in shown[order]]
+    return [
+        {**dict(zip(names, images[i].tolist(), strict=True)), DIGITS_TARGET: str(shown[i])}
+        for i in order
+    ]

@@ -24,7 +24,6 @@ from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, WORDS
-from folklearn.readers.columnar import TableReader
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
@@ -47,11 +46,9 @@ class LabelledFile:
     def __init__(
         self, console: Console, command: str, source: Source, roles: Mapping[str, str]
     ) -> None:
-        reader, target = source.open()
+        reader, target = source.open(buffered=True)
         try:
-            self.dataset = ModelDataset(
-                Model(roles=roles), TableReader.buffer(reader), target, dense=True
-            )
+            self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
             _check_words(self.dataset, command)
             with progress_bar(console, "checking", reader.n_rows) as report:
                 self.dataset.begin(report)

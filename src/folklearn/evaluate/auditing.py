@@ -18,7 +18,7 @@ from folklearn.evidence.evidence import Evidence
 from folklearn.evidence.lower_bound import LowerBound, penalty_of, round_loss_up
 from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
-from folklearn.metrics.scores import checked_rows
+from folklearn.metrics.scores import check_probabilities
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -133,7 +133,7 @@ def audit(
     n_classes = validation.count("the number of columns of P", P.shape[1], 2)
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
-    losses = log_losses(checked_rows(P, len(rows.X), n_classes), rows.labels, rows.soft)
+    losses = log_losses(check_probabilities(P, len(rows.X), n_classes), rows.labels, rows.soft)
     passes = LocalPasses(lambda: [rows], MapReduce.from_options(n_jobs, device))
     best = regress(
         passes, **sizes, C=C, constant=constant, tol=tol, most_passes=most_passes, report=report

@@ -16,7 +16,7 @@ from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.metrics.scores import checked_row, checked_rows, label_mass
+from folklearn.metrics.scores import check_probabilities, label_mass
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRow, SparseRows, dense_row
@@ -148,7 +148,7 @@ class RoundObserver(Serializable):
                 X = dense_row(row, d)[None]
         else:
             X = validation.usable_context(x, d)[None]
-        p = checked_row(p, self.n_classes)
+        p = check_probabilities(p, self.n_classes)
         label, soft = validation.label(y, self.n_classes)
         weights = np.array([validation.weight(weight)])
         Y = soft[None] if soft.size else np.empty((0, self.n_classes))
@@ -169,7 +169,7 @@ class RoundObserver(Serializable):
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
         rows = Rows.checked(X, y, weight, **self._sizes)
-        P = checked_rows(P, len(rows.X), self.n_classes)
+        P = check_probabilities(P, len(rows.X), self.n_classes)
         with report_progress(progress, len(rows.X), "certifying") as report:
             return self._observe(rows, P, report)
 

@@ -16,7 +16,7 @@ from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report as PassReport
 from folklearn.evaluate.regression import regress
 from folklearn.kernels.blas import OneThread
-from folklearn.metrics.scores import checked_rows
+from folklearn.metrics.scores import check_probabilities
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.refit import check_fit_size, refit_over, rows_to_fit
@@ -88,7 +88,7 @@ def audit(
             weights = None if weight is None else _matrix(batch, [weight])[:, 0]
             X = _matrix(batch, features)
             rows = Rows.checked(X, y, weights, n_features=X.shape[1], n_classes=len(labels))
-            P = checked_rows(_matrix(batch, prediction.values()), len(y), len(labels))
+            P = check_probabilities(_matrix(batch, prediction.values()), len(y), len(labels))
             yield ScoredRows(rows, log_losses(P, rows.labels, rows.soft))
 
     with SparkPasses(table, blocks_of) as passes:
