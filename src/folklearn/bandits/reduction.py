@@ -9,14 +9,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    THEORY,
-    Agent,
-    Decision,
-    choose_exploration,
-    explore,
-)
+from folklearn.bandits.agent import MAX_PENDING, THEORY, Agent, Decision, choose_exploration
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import bounds
 from folklearn.kernels.exploration import draw_action
@@ -208,7 +201,8 @@ class BanditReduction(Agent):
         return P
 
     def _play(self, seen: Array) -> Array:
-        return explore(self._exploit(seen[:-2]), float(seen[-2]))
+        exploration = float(seen[-2])
+        return (1.0 - exploration) * self._exploit(seen[:-2]) + exploration / self.n_classes
 
     def _choose(self, seen: Array) -> tuple[int, float]:
         if self._rng.random() < seen[-2]:

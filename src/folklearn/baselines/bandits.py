@@ -8,11 +8,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import validation
-from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration, explore
+from folklearn.arrays import Array, softmax
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.blas import OneThread
-from folklearn.kernels.simplex import helmert, softmax
+from folklearn.kernels.simplex import helmert
 
 
 class LinearAgent(Agent):
@@ -196,9 +196,7 @@ class Gaptron(LinearAgent):
         return self.n_classes * self.R * self.D / math.sqrt(2.0 * _LN2 * T)
 
     def _see(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        softmax(self._W @ x, p)
-        return p
+        return softmax(self._W @ x)
 
     def _play(self, seen: Array) -> Array:
         top = float(seen.max())
@@ -391,17 +389,13 @@ class Newtron(LinearAgent):
         scores: Array = self._leader() @ x
         return scores
 
-    def _probabilities(self, seen: Array) -> Array:
-        p = np.empty(self.n_classes)
-        softmax(self.alpha * seen, p)
-        return p
-
     def _play(self, seen: Array) -> Array:
-        return explore(self._probabilities(seen), self.exploration)
+        p = softmax(self.alpha * seen)
+        return (1.0 - self.exploration) * p + self.exploration / self.n_classes
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         k, propensity = decision.action, decision.propensity
-        p = float(self._probabilities(seen)[k])
+        p = float(softmax(self.alpha * seen)[k])
         # Delta = size (e_k - 1/K) (x) x.
         size, kappa = ((p - 1.0) / propensity, propensity) if correct else (p / propensity, 1.0)
         Delta = np.kron(size * self._Q[k], decision.x)  # Q'1 = 0

@@ -18,7 +18,6 @@ _MIN_GAIN = 1e-17  # of 1 + f, promised by a step
 _VALUE_ROUNDING = 1e-13  # of 1 + f, which lets the last steps through
 _MAX_STEPS = 200
 _MIN_STEP_LENGTH = 1e-30  # of a Newton step: less is rounding
-_NO_CLASSES = np.empty(0, np.int64)
 REFIT = "refit"
 LAPLACE = "laplace"
 
@@ -40,7 +39,7 @@ class RidgeRegression:
 
     def value(self, U: Array) -> float:
         """Return f at U."""
-        losses = logit_losses(self._logits(U), _NO_CLASSES, self.targets)
+        losses = logit_losses(self._logits(U), np.empty(0, np.int64), self.targets)
         return float(losses.sum() + self.lam * (U**2).sum())
 
     def expand(self, U: Array) -> tuple[Array, Array]:
@@ -58,7 +57,7 @@ class RidgeRegression:
             for b in range(a + 1):
                 H[a, :, b] = (self.X * M[:, a, b, None]).T @ self.X
         hessian = H.reshape(k * d, k * d) + 2.0 * self.lam * np.eye(k * d)
-        return gradient, _lower_factor(hessian)
+        return gradient, lower_factor(hessian)
 
     def minimise(self, U: Array) -> tuple[Array, bool]:
         """Return the minimiser, by damped Newton steps from U, and whether they converged.
@@ -84,7 +83,7 @@ class RidgeRegression:
         return U, False
 
 
-def _lower_factor(H: Array) -> Array:
+def lower_factor(H: Array) -> Array:
     """Return L with LL' = H, of which the lower triangle counts; rounding may want a ridge."""
     ridge = 0.0
     while True:

@@ -84,12 +84,7 @@ class OnlineToBatch(Serializable):
     }
 
     def __init__(
-        self,
-        learner: Learner,
-        *,
-        select: str = AVERAGE,
-        n_checkpoints: int = 10,
-        seed: int = 0,
+        self, learner: Learner, *, select: str = AVERAGE, n_checkpoints: int = 10, seed: int = 0
     ) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner

@@ -19,8 +19,6 @@ from folklearn.boosting.weak_learners import hoeffding_trees
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels import boosting as kernels
 from folklearn.learners.base import Learner
-from folklearn.progress import Report
-from folklearn.validation import Rows
 
 
 @runtime_checkable
@@ -34,7 +32,6 @@ class WeakLearner(Protocol):
         """Learn that y was true; the size of C[y] is the importance of the example."""
 
 
-_HARD_ONLY = "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
 WeakLearners = Callable[[int, np.random.Generator], WeakLearner] | Sequence[WeakLearner]
 
 
@@ -245,7 +242,9 @@ class Booster(Learner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         if label < 0:
-            raise InvalidInputError(_HARD_ONLY)
+            raise InvalidInputError(
+                "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
+            )
         seen = self._see(validation.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
@@ -256,11 +255,6 @@ class Booster(Learner):
         )
         self._n_rounds += 1
         return loss
-
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        if len(rows.soft):
-            raise InvalidInputError(_HARD_ONLY)
-        return super()._run(rows, report)
 
     @property
     def hedge_weights(self) -> Array:

@@ -304,9 +304,8 @@ class _RewardModel:
 
     def __init__(self, like: Interactions) -> None:
         self.n_actions = like.n_actions
-        empty = not len(like.X)
-        self._mean = np.zeros(like.X.shape[1]) if empty else like.X.mean(axis=0)
-        spread = np.zeros(like.X.shape[1]) if empty else like.X.std(axis=0)
+        X = like.X if len(like.X) else np.zeros((1, like.X.shape[1]))
+        self._mean, spread = X.mean(axis=0), X.std(axis=0)
         # A column that is constant but for rounding must not be blown up.
         self._scale = np.where(spread > 1e-9 * (1.0 + np.abs(self._mean)), spread, 1.0)
         self._models: dict[int, Folklore] = {}
@@ -390,9 +389,7 @@ class LearnedPolicy:
 def uniform(log: Interactions) -> Callable[[Array], Array]:
     """Return the policy that plays all actions of a decision with the same probability."""
     K = log.n_actions
-    if K is None:
-        return lambda rows: np.full(len(rows), 1.0 / len(rows))
-    return lambda X: np.full((len(X), K), 1.0 / K)
+    return lambda X: np.full(len(X) if K is None else (len(X), K), 1.0 / (K or len(X)))
 
 
 def best_constant(log: Interactions) -> Callable[[Array], Array]:

@@ -179,11 +179,7 @@ def learn_regressions(rows, kind, clip, scores, labels, y, weight):
 @kernel
 def _others(sigma, y):
     """Return 1 - sigma_y without cancellation."""
-    total = 0.0
-    for k in range(sigma.shape[0]):
-        if k != y:
-            total += sigma[k]
-    return total
+    return sigma[:y].sum() + sigma[y + 1 :].sum()
 
 
 @kernel
