@@ -144,14 +144,12 @@ def _draw_contexts(
 
 def _random_predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
     W = rng.standard_normal((K, d))
-    rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
-    return rows
+    return W * (B / np.linalg.norm(W, axis=1, keepdims=True))
 
 
 def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
     # The Gumbel trick: one label per row of logits.
-    labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
-    return labels
+    return np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
 
 
 DIGITS_NAME = "scikit-learn's digits"

@@ -245,8 +245,7 @@ class Aggregating(Learner):
 
     def coef(self) -> Array:
         """Return the posterior mean (K, d) of the weights."""
-        mean: Array = np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
-        return mean
+        return np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         particles = {"particles": self._particles, "log_weights": self._log_weights}

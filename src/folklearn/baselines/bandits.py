@@ -69,8 +69,7 @@ class LinearAgent(Agent):
         raise NotImplementedError
 
     def _see(self, x: Array) -> Array:
-        scores: Array = self._W @ x
-        return scores
+        return self._W @ x
 
     def _play(self, seen: Array) -> Array:
         return _play_best(seen, self.exploration)
@@ -386,8 +385,7 @@ class Newtron(LinearAgent):
         return self._W
 
     def _see(self, x: Array) -> Array:
-        scores: Array = self._leader() @ x
-        return scores
+        return self._leader() @ x
 
     def _play(self, seen: Array) -> Array:
         p = softmax(self.alpha * seen)
@@ -446,6 +444,5 @@ def minimise_in_ball(H: Array, b: Array, D: float) -> Array:
     except LinAlgError:
         # The eigenvalues span more than the digits of a float; none is below 1/D.
         values, V = eigh(H)
-        rotated: Array = V @ minimise_in_ball(np.maximum(values, 1.0 / D), V.T @ b, D)
-        return rotated
+        return V @ minimise_in_ball(np.maximum(values, 1.0 / D), V.T @ b, D)
     return w * min(1.0, D / float(np.linalg.norm(w)))

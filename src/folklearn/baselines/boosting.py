@@ -61,8 +61,7 @@ class AdaBoostOLM(Booster):
         self._alphas: Array = np.zeros(self.n_learners)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = kernels.pairwise_costs(s) / (self.n_classes * (self.n_classes - 1))
-        return C
+        return kernels.pairwise_costs(s) / (self.n_classes * (self.n_classes - 1))
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         out[:] = s
@@ -129,8 +128,7 @@ class AdaBoostOL(AdaBoostOLM):
         super().__init__(n_classes=n_classes, **parameters)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
-        return C
+        return logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         half = 0.5 * self._alphas[i]
@@ -214,13 +212,11 @@ class OnlineMBBM(Booster):
 
     def potentials(self, i: int, s: Array) -> Array:
         """Return phi^y(s + e_l) after the votes of the learners behind i = 0..N-1, as (K, K)."""
-        phi: Array = kernels.potentials(s, self._futures[self.n_learners - 1 - i])
-        return phi
+        return kernels.potentials(s, self._futures[self.n_learners - 1 - i])
 
     def _cost(self, i: int, s: Array) -> Array:
         phi = self.potentials(i, s)
-        C: Array = (phi - phi.diagonal()[:, None]) / (self.n_classes - 1)
-        return C
+        return (phi - phi.diagonal()[:, None]) / (self.n_classes - 1)
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         out[:] = s
@@ -232,5 +228,4 @@ class OnlineMBBM(Booster):
     @property
     def hedge_weights(self) -> Array:
         """All on the last prefix, (N,): this booster follows the vote of all learners."""
-        weights: Array = np.eye(self.n_learners)[-1]
-        return weights
+        return np.eye(self.n_learners)[-1]

@@ -34,8 +34,7 @@ class RidgeRegression:
         self._Q = helmert(targets.shape[1])
 
     def _logits(self, U: Array) -> Array:
-        Z: Array = (self.X @ U.T) @ self._Q.T
-        return Z
+        return (self.X @ U.T) @ self._Q.T
 
     def value(self, U: Array) -> float:
         """Return f at U."""
@@ -88,8 +87,7 @@ def lower_factor(H: Array) -> Array:
     ridge = 0.0
     while True:
         try:
-            L: Array = cholesky(H + ridge * np.eye(len(H)), lower=True)
-            return L
+            return cholesky(H + ridge * np.eye(len(H)), lower=True)
         except LinAlgError:
             ridge = max(10.0 * ridge, 1e-14 * float(H.trace()))
 
@@ -209,8 +207,7 @@ class SMP(Serializable):
 
     def coef(self) -> Array:
         """Return the empirical minimiser W (K, d), without virtual labels."""
-        W: Array = self._Q @ self._U
-        return W
+        return self._Q @ self._U
 
     def _log_numerators(self, x: ArrayLike) -> Array:
         """Return ln softmax(z^(y))_y for every label y, one row per context."""
@@ -218,8 +215,7 @@ class SMP(Serializable):
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
         x = validation.numbers("x", x)
         if x.ndim != 2:
-            first: Array = self._log_numerators(validation.context(x, self.n_features)[None])[0]
-            return first
+            return self._log_numerators(validation.context(x, self.n_features)[None])[0]
         X, _ = validation.contexts(x, self.n_features)
         logs, (k, d) = np.empty((len(X), self.n_classes)), self._U.shape
         squares, vectors = prediction_rules.small_arrays(k)

@@ -218,8 +218,7 @@ class Booster(Learner):
 
     def _predict(self, x: Array) -> Array:
         scores = self._see(validation.usable(x)).scores
-        p: Array = kernels.mix_prefixes(scores, self._scale, self._losses)
-        return p
+        return kernels.mix_prefixes(scores, self._scale, self._losses)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -237,8 +236,7 @@ class Booster(Learner):
     def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""
         x = validation.usable_context(x, self.n_features)
-        labels: Labels = self._see(x).scores[1:].argmax(axis=1)
-        return labels
+        return self._see(x).scores[1:].argmax(axis=1)
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         if label < 0:
@@ -259,8 +257,7 @@ class Booster(Learner):
     @property
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
-        weights: Array = kernels.softmin(self._mistakes)
-        return weights
+        return kernels.softmin(self._mistakes)
 
 
 def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:

@@ -266,15 +266,8 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
     """Return what a policy gives to every pair of a decision and an action, (N,), checked."""
     play = getattr(policy, "policy", None) or getattr(policy, "predict", None) or policy
     if log.n_actions is not None:
-        P = validation.numbers("policy", play(log.X) if callable(play) else play)
-        expected = (log.n_rounds, log.n_actions)
-        if P.shape != expected:
-            raise InvalidInputError(
-                f"policy has shape {P.shape}; expected the probabilities of all actions in every "
-                f"round: {expected}"
-            )
-        check_rows(P, "row {} of policy")
-        return P.ravel()
+        shape = log.n_rounds, log.n_actions
+        return _check_policy(play(log.X) if callable(play) else play, shape, "row {} of policy")
     n_entries = len(play) if isinstance(play, Sized) else 0
     if not callable(play) and n_entries != log.n_rounds:
         raise InvalidInputError(
@@ -284,15 +277,19 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
     menus: list[Array] = [np.empty(0)]
     for t in range(log.n_rounds):
         rows = log.offered(t)
-        p = validation.numbers("policy", play(rows) if callable(play) else play[t])
-        if p.shape != (len(rows),):
-            raise InvalidInputError(
-                f"policy has shape {p.shape} in decision {t}; expected ({len(rows)},), a "
-                "probability for each of its actions"
-            )
-        check_rows(p[None, :], f"decision {t} of policy")
-        menus.append(p)
+        p = play(rows) if callable(play) else play[t]
+        menus.append(_check_policy(p, (len(rows),), f"decision {t} of policy", f" in decision {t}"))
     return np.concatenate(menus)
+
+
+def _check_policy(P: Any, shape: tuple[int, ...], row: str, place: str = "") -> Array:
+    P = validation.numbers("policy", P)
+    if P.shape != shape:
+        raise InvalidInputError(
+            f"policy has shape {P.shape}{place}; expected {shape}, a probability for each action"
+        )
+    check_rows(np.atleast_2d(P), row)
+    return P.ravel()
 
 
 class _RewardModel:
@@ -416,7 +413,6 @@ def greedy(log: Interactions) -> Callable[[Array], Array]:
 
     def play(X: Array) -> Array:
         q = model.predict(X)
-        chosen: Array = np.eye(q.shape[-1])[q.argmax(axis=-1)]
-        return chosen
+        return np.eye(q.shape[-1])[q.argmax(axis=-1)]
 
     return play

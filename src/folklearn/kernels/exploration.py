@@ -50,7 +50,10 @@ def epsilon_greedy(losses, gamma):
 @kernel
 def softmax_of_gaps(losses, gamma):
     """Return P_a proportional to exp(-gamma (f_a - f_b) / K)."""
-    P = np.exp(-gamma / losses.shape[0] * (losses - losses.min()))
+    K, best = losses.shape[0], np.argmin(losses)
+    P = np.empty(K)
+    for a in range(K):
+        P[a] = math.exp(-gamma / K * (losses[a] - losses[best]))
     return P / P.sum()
 
 
