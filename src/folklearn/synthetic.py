@@ -28,6 +28,7 @@ __all__ = [
 
 Stream = tuple[Array, Labels]
 
+DIGITS_NAME, DIGITS_TARGET = "scikit-learn's digits", "digit"
 _RADIUS_SHRINKAGE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
 
 
@@ -152,11 +153,6 @@ def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
     return np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
 
 
-DIGITS_NAME = "scikit-learn's digits"
-DIGITS_TARGET = "digit"
-_DIGITS_SEED = 0  # the stored order goes through the writers one by one; a stream should not
-
-
 def digits() -> tuple[dict[str, Array], list[str]]:
     """Return 1797 images of 8 × 8 pixels, by columns, and which digit each shows.
 
@@ -170,7 +166,8 @@ def digits() -> tuple[dict[str, Array], list[str]]:
     from sklearn.datasets import load_digits
 
     images, shown = load_digits(return_X_y=True)
-    order = np.random.default_rng(_DIGITS_SEED).permutation(len(shown))
+    # The stored order goes through the writers one by one; a stream should not.
+    order = np.random.default_rng(0).permutation(len(shown))
     images = images[order].astype(np.float64)
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
     pixels = {name: np.ascontiguousarray(images[:, j]) for j, name in enumerate(names)}

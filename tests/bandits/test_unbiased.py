@@ -60,7 +60,7 @@ def test_banditron_takes_the_step_of_the_perceptron(x, y, rng):
 def newtron_estimate(before, after):
     """Delta (K, d), from b and H: both change by multiples of it, and b by H's change of W."""
     H, b = after._H - before._H, after._b - before._b
-    reduced = b + H @ (before._Q.T @ before._leader()).ravel()
+    reduced = b + H @ (before._Q.T @ before._W).ravel()
     return before._Q @ reduced.reshape(K - 1, D)
 
 
@@ -68,7 +68,7 @@ def newtron_estimate(before, after):
 def test_newtron_follows_the_gradient_of_the_log_loss(x, y, rng):
     alpha = 4.0
     agent = Newtron(n_features=D, n_classes=K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0)
-    W = trained(agent, rng)._leader()
+    W = trained(agent, rng)._W
     assert np.linalg.norm(W) > 0.1
     mean = mean_over_actions(agent, x, y, newtron_estimate)
     gradient = np.outer(softmax(alpha * W @ x) - np.eye(K)[y], x)

@@ -17,12 +17,8 @@ from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.mixture import Mixture
 
-SAMPLE = "sample"
-RANDOMISED = "randomised"
-EXPLORED = "explored"
-CORRECT = "correct"
-
-_DEFAULT_EXPLORATION = 0.1
+SAMPLE, RANDOMISED = "sample", "randomised"
+EXPLORED, CORRECT = "explored", "correct"
 _REGRET, _NEXT_REFRESH = range(2)
 _ROUNDS_PER_REFRESH = 20  # a certificate is made again after a twentieth more rounds
 
@@ -118,7 +114,7 @@ class BanditReduction(Agent):
             self._check_certificate()
         else:
             self.exploration = self._scale = choose_exploration(
-                exploration, horizon, _DEFAULT_EXPLORATION, self._theory, positive=True
+                exploration, horizon, 0.1, self._theory, positive=True
             )
             self._heaviest = float(self.n_classes)
         self._check_max_weight()

@@ -338,7 +338,6 @@ class RewardAgent(RegressionAgent):
 
 
 def check_is_regression(learner: Any) -> None:
-    """Raise if something cannot learn rewards."""
     check_is_learner("a regression", learner)
     if learner.n_classes != 2:
         raise InvalidInputError(

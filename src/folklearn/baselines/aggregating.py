@@ -169,7 +169,7 @@ class Aggregating(Learner):
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
         weights = np.exp(_normalise(self._log_weights - step * losses))
-        return bool(0.5 * self.n_particles * (weights**2).sum() <= 1.0)  # of the effective size
+        return bool(1.0 / (weights**2).sum() >= 0.5 * self.n_particles)  # the effective size
 
     def _longest_step(self, losses: Array, left: float) -> float:
         low, high = 0.0, left

@@ -14,6 +14,13 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.blas import OneThread
 from folklearn.kernels.simplex import helmert
 
+BANDIT, FULL = "bandit", "full"
+_LN2 = math.log(2.0)
+_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
+_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
+_MAX_NEWTON_STEPS = 100
+_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
+
 
 class LinearAgent(Agent):
     r"""Base of the bandit baselines: play the best score of W x, and explore uniformly.
@@ -125,11 +132,6 @@ class Banditron(LinearAgent):
             self._W[decision.action] += decision.x / decision.propensity
 
 
-BANDIT = "bandit"
-FULL = "full"
-_LN2 = math.log(2.0)
-
-
 class Gaptron(LinearAgent):
     r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
 
@@ -216,9 +218,6 @@ class Gaptron(LinearAgent):
         slope = seen.copy()
         slope[y] -= 1.0
         self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
-
-
-_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 
 
 class Soba(LinearAgent):
@@ -324,7 +323,7 @@ class Newtron(LinearAgent):
         \langle \Delta_s, W - W_s\rangle + \frac{\kappa_s\beta}2\langle \Delta_s, W - W_s\rangle^2
 
     that is :math:`-(H + \mu I)^{-1} b` with the least :math:`\mu \ge 0` that keeps W in the ball.
-    Time O(n^3) for a new W, made when it is next needed, n = (K-1) d, and memory 8 n^2 bytes.
+    Time O(n^3) for an outcome, n = (K-1) d, and memory 8 n^2 bytes.
 
     Guarantee (the theorem's :math:`\beta` and :math:`\varepsilon`): the regret of
     the expected log loss :math:`-\frac1\alpha \ln p_y` against every W of the ball is
@@ -356,7 +355,7 @@ class Newtron(LinearAgent):
     """
 
     PARAMS = (*LinearAgent.PARAMS, "alpha", "beta")
-    ARRAYS = ("H", "b")
+    ARRAYS = ("W", "H", "b")
     DEFAULT_EXPLORATION = 0.01
     KEEPS_MATRIX = True
 
@@ -368,24 +367,11 @@ class Newtron(LinearAgent):
         self._Q = helmert(self.n_classes)
         self._H: Array = np.eye(n) / self.D
         self._b: Array = np.zeros(n)
-        self._is_stale = True
 
     def _theory(self, T: int) -> float:
         n = (self.n_classes - 1) * self.n_features
         growth = math.log1p(2.0 * self.beta * self.D * self.R**2 * T / n)
         return math.sqrt(self.alpha * self.n_classes * n * growth / (2.0 * self.beta * T))
-
-    def _leader(self) -> Array:
-        """Return W, which is solved for once after outcomes have changed H and b."""
-        if self._is_stale:
-            with OneThread():  # several threads on factors this small wait for each other
-                w = minimise_in_ball(self._H, self._b, self.D)
-            self._W[:] = self._Q @ w.reshape(-1, self.n_features)
-            self._is_stale = False
-        return self._W
-
-    def _see(self, x: Array) -> Array:
-        return self._leader() @ x
 
     def _play(self, seen: Array) -> Array:
         p = softmax(self.alpha * seen)
@@ -400,12 +386,9 @@ class Newtron(LinearAgent):
         along = size * float(seen[k] - seen.mean())
         self._H += kappa * self.beta * np.outer(Delta, Delta)
         self._b += (1.0 - kappa * self.beta * along) * Delta
-        self._is_stale = True
-
-
-_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
-_MAX_NEWTON_STEPS = 100
-_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
+        with OneThread():  # several threads on factors this small wait for each other
+            w = minimise_in_ball(self._H, self._b, self.D)
+        self._W[:] = self._Q @ w.reshape(-1, self.n_features)
 
 
 def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:

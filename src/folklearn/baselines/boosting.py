@@ -139,9 +139,6 @@ class AdaBoostOL(AdaBoostOLM):
         return 4.0 / math.sqrt(t)  # of the logistic loss: the pairwise loss of one pair
 
 
-_MAX_SAMPLES = 10**5
-
-
 class OnlineMBBM(Booster):
     r"""Boost-by-majority: every weak learner has one vote, and the costs look ahead.
 
@@ -189,7 +186,7 @@ class OnlineMBBM(Booster):
 
     def __init__(self, *, edge: float = 0.1, n_samples: int = 200, **parameters: Any) -> None:
         self.edge = validation.probability("edge", edge)
-        self.n_samples = validation.count("n_samples", n_samples, 1, _MAX_SAMPLES)
+        self.n_samples = validation.count("n_samples", n_samples, 1, 10**5)
         super().__init__(**parameters)
         self._scale = math.log1p(self.n_classes * self.edge / (1.0 - self.edge))
         self._futures = self._draw_futures()

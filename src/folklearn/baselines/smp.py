@@ -18,8 +18,7 @@ _MIN_GAIN = 1e-17  # of 1 + f, promised by a step
 _VALUE_ROUNDING = 1e-13  # of 1 + f, which lets the last steps through
 _MAX_STEPS = 200
 _MIN_STEP_LENGTH = 1e-30  # of a Newton step: less is rounding
-REFIT = "refit"
-LAPLACE = "laplace"
+REFIT, LAPLACE = "refit", "laplace"
 
 
 class RidgeRegression:
@@ -37,7 +36,6 @@ class RidgeRegression:
         return (self.X @ U.T) @ self._Q.T
 
     def value(self, U: Array) -> float:
-        """Return f at U."""
         losses = logit_losses(self._logits(U), np.empty(0, np.int64), self.targets)
         return float(losses.sum() + self.lam * (U**2).sum())
 

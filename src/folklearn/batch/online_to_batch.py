@@ -16,9 +16,7 @@ from folklearn.learners.base import Learner, check_is_learner
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
-AVERAGE = "average"
-RANDOM = "random"
-LAST = "last"
+AVERAGE, RANDOM, LAST = "average", "random", "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
@@ -88,8 +86,7 @@ class OnlineToBatch(Serializable):
     ) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner
-        self.n_features = learner.n_features
-        self.n_classes = learner.n_classes
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
         self.select = validation.choice("select", select, (AVERAGE, RANDOM, LAST))
         self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
         self.seed = validation.count("seed", seed, 0)

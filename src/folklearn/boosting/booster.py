@@ -262,6 +262,4 @@ class Booster(Learner):
 
 def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:
     """Return a prefix 1..N, drawn with these probabilities (N,)."""
-    number = np.random.default_rng((seed, n_rounds)).random()
-    totals = np.cumsum(weights)
-    return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
+    return 1 + int(np.random.default_rng((seed, n_rounds)).choice(len(weights), p=weights))

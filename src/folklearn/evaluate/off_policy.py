@@ -20,7 +20,6 @@ IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
 NORMAL, BERNSTEIN = INTERVALS = ("normal", "bernstein")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
-_PRIOR_REWARD = 0.5  # before the first one
 
 
 @dataclass(frozen=True)
@@ -323,7 +322,7 @@ class _RewardModel:
     def predict(self, X: Array) -> Array:
         Z = self._standardise(X)
         n_models = 1 if self.n_actions is None else self.n_actions
-        q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)
+        q = np.full((len(X), n_models), self._total / self._count if self._count else 0.5)
         for k, model in self._models.items():
             q[:, k] = model.predict(Z)[:, 1]
         return q[:, 0] if self.n_actions is None else q
