@@ -121,7 +121,7 @@ _MAKERS = {
     "Folklore": lambda: _learned(folklearn.Folklore(**_SIZES)),
     "Aioli": lambda: _learned(folklearn.Aioli(**_TWO)),
     "Gaf": lambda: _learned(folklearn.Gaf(**_SIZES, n_points=8)),
-    "Laplace": lambda: _learned(folklearn.Laplace(**_SIZES, n_points=8)),
+    "Laplace": lambda: _learned(folklearn.Laplace(**_SIZES)),
     "Ogd": lambda: _learned(folklearn.Ogd(**_SIZES)),
     "Ons": lambda: _learned(folklearn.Ons(**_SIZES, B=0.5)),
     "Auto": lambda: _learned(folklearn.auto(**_SIZES)),
@@ -139,7 +139,7 @@ _MAKERS = {
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
     "Soba": lambda: _acted(baselines.Soba(**_SIZES, exploration=0.4)),
-    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2, step=0.5)),
+    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2)),
     "Obama": lambda: _acted(baselines.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
     "BanditReduction": lambda: _acted(
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)

@@ -28,6 +28,7 @@ __all__ = [
 
 Stream = tuple[Array, Labels]
 
+DIGITS_NAME, DIGITS_TARGET = "scikit-learn's digits", "digit"
 _RADIUS_SHRINKAGE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
 
 
@@ -144,19 +145,12 @@ def _draw_contexts(
 
 def _random_predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
     W = rng.standard_normal((K, d))
-    rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
-    return rows
+    return W * (B / np.linalg.norm(W, axis=1, keepdims=True))
 
 
 def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
     # The Gumbel trick: one label per row of logits.
-    labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
-    return labels
-
-
-DIGITS_NAME = "scikit-learn's digits"
-DIGITS_TARGET = "digit"
-_DIGITS_SEED = 0  # the stored order goes through the writers one by one; a stream should not
+    return np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
 
 
 def digits() -> list[dict[str, Any]]:
@@ -170,7 +164,8 @@ def digits() -> list[dict[str, Any]]:
     from sklearn.datasets import load_digits
 
     images, shown = load_digits(return_X_y=True)
-    order = np.random.default_rng(_DIGITS_SEED).permutation(len(shown))
+    # The stored order goes through the writers one by one; a stream should not.
+    order = np.random.default_rng(0).permutation(len(shown))
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
     return [
         {**dict(zip(names, images[i].tolist(), strict=True)), DIGITS_TARGET: str(shown[i])}

@@ -15,7 +15,7 @@ from tests.reference.loss import log_loss
 GROWING = {
     "folklore": lambda d, K: Folklore(n_features=d, n_classes=K, B=6.0),
     "gaf": lambda d, K: Gaf(n_features=d, n_classes=K, B=6.0, n_points=64),
-    "laplace": lambda d, K: Laplace(n_features=d, n_classes=K, B=6.0, n_points=64),
+    "laplace": lambda d, K: Laplace(n_features=d, n_classes=K, B=6.0),
     "ogd": lambda d, K: Ogd(n_features=d, n_classes=K, B=6.0),
     "class blocks": lambda d, K: ClassGaussians(n_features=d, n_classes=K),
     "auto": lambda d, K: auto(n_features=d, n_classes=K),

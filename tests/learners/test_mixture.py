@@ -33,7 +33,7 @@ def experts(d, K, *, extra=()):
     return [
         *(Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 10.0, 100.0)),
         Folklore(n_features=d, n_classes=K, gamma=0.5, lam=0.01),
-        Laplace(n_features=d, n_classes=K, n_points=16),
+        Laplace(n_features=d, n_classes=K),
         *extra,
     ]
 

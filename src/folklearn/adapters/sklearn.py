@@ -269,14 +269,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
-        logs: Array = np.log(np.maximum(self.predict_proba(X), TINY))
-        return logs
+        return np.log(np.maximum(self.predict_proba(X), TINY))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
         P = self.predict_proba(X)  # first: it says if nothing was fitted
-        likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
-        return likeliest
+        return self.classes_[P.argmax(axis=1)]
 
     @property
     def coef_(self) -> Array:

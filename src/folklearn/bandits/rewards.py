@@ -118,14 +118,9 @@ class AgentOptions(TypedDict, total=False):
 class RegressionAgent(Agent):
     r"""Base of agents of rewards: how they play, expire decisions, and bound their regret.
 
-    A subclass implements `_losses_of` and `_teach`. Seen are the expected loss of every action,
-    which unlike a reward near 1 keeps its digits, and gamma.
-
-    Parameters
-    ----------
-    learners : the regressions of the reward, each of two classes.
-    n_features, n_actions : d, and K, or the usual number of actions where it varies.
-    options : see `RewardAgent`.
+    A subclass implements `_losses_of` and `_teach`, and gives the regressions of the reward, d and
+    K, the usual one where it varies. Seen are the expected loss of every action, which unlike a
+    reward near 1 keeps its digits, and gamma.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
@@ -345,7 +340,6 @@ class RewardAgent(RegressionAgent):
 
 
 def check_is_regression(learner: Any) -> None:
-    """Raise if something cannot learn rewards."""
     check_is_learner("a regression", learner)
     if learner.n_classes != 2:
         raise InvalidInputError(

@@ -17,9 +17,7 @@ from folklearn.learners.folklore import certificate_at_norm
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
-AVERAGE = "average"
-RANDOM = "random"
-LAST = "last"
+AVERAGE, RANDOM, LAST = "average", "random", "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
@@ -85,17 +83,11 @@ class OnlineToBatch(Serializable):
     }
 
     def __init__(
-        self,
-        learner: Learner,
-        *,
-        select: str = AVERAGE,
-        n_checkpoints: int = 10,
-        seed: int = 0,
+        self, learner: Learner, *, select: str = AVERAGE, n_checkpoints: int = 10, seed: int = 0
     ) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner
-        self.n_features = learner.n_features
-        self.n_classes = learner.n_classes
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
         self.select = validation.choice("select", select, (AVERAGE, RANDOM, LAST))
         self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
         self.seed = validation.count("seed", seed, 0)
