@@ -14,7 +14,7 @@ import folklearn
 from folklearn import Evidence, LinearEvidence
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import evidence as module
-from folklearn.evidence.points import Point, choose_curvatures
+from folklearn.evidence.points import ExpansionPoint, choose_curvatures
 from tests.evidence.test_theorem import exact_divergence
 from tests.reference import unconstrained as twin
 from tests.reference.hostile import one_stream
@@ -120,14 +120,16 @@ def test_classes_and_columns_that_come_late(rng):
 
 
 def test_chosen_curvatures_hold_within_the_radius(rng):
-    """For every step that `Point.step_to` admits the quadratic is below the divergence."""
+    """For every step that `ExpansionPoint.step_to` admits the quadratic is below the divergence."""
     for _ in range(150):
         K, d = int(rng.integers(2, 6)), int(rng.integers(1, 5))
         x = rng.normal(size=d) * 10.0 ** rng.uniform(-2, 2)
         roots = rng.normal(size=(K, d, d)) * 10.0 ** rng.uniform(-3, 3, size=(K, 1, d))
         radius = 10.0 ** rng.uniform(-1, 2)
         W = rng.normal(size=(K, d))
-        point, inverses = Point.at(W, roots @ roots.transpose(0, 2, 1) + 1e-6 * np.eye(d), radius)
+        point, inverses = ExpansionPoint.at(
+            W, roots @ roots.transpose(0, 2, 1) + 1e-6 * np.eye(d), radius
+        )
         distances = np.sqrt(((inverses @ x) ** 2).sum(axis=1))[None]
         p = softmax(W @ x)
         r = choose_curvatures(p[None], distances, radius, np.zeros(1))[0]
@@ -157,7 +159,7 @@ def test_a_joined_point_lies_within_both(rng):
             roots = rng.normal(size=(K, d, d)) * 10.0 ** rng.uniform(-2, 2, size=(K, 1, d))
             metric = roots @ roots.transpose(0, 2, 1) + 1e-6 * np.eye(d)
             W = rng.normal(size=(K, d)) * 10.0 ** rng.uniform(-2, 0)
-            points.append(Point.at(W, metric, 10.0 ** rng.uniform(0, 3))[0])
+            points.append(ExpansionPoint.at(W, metric, 10.0 ** rng.uniform(0, 3))[0])
         joined = points[0].join(points[1])
         for _ in range(10):
             step = np.linalg.solve(joined.L.transpose(0, 2, 1), rng.normal(size=(K, d, 1)))[:, :, 0]

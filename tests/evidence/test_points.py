@@ -10,7 +10,7 @@ import pytest
 
 from folklearn import Evidence
 from folklearn.evidence import evidence as module
-from folklearn.evidence.points import Point, choose_curvatures, curvature_constant
+from folklearn.evidence.points import ExpansionPoint, choose_curvatures, curvature_constant
 from folklearn.validation import longest_row
 from tests.reference.fifty_digits import DIGITS, exact
 
@@ -69,7 +69,7 @@ def test_lengths_by_the_factor_are_not_below_those_by_the_inverse(rng):
     """(8): |R^-T D| <= |L' D|, both of floats, the metric nearly singular."""
     for _ in range(60):
         d = int(rng.integers(2, 5))
-        point, inverses = Point.at(
+        point, inverses = ExpansionPoint.at(
             np.zeros((2, d)), draw_metric(rng, 2, d, 10.0 ** rng.uniform(-9, -5)), 1.0
         )
         with mp.workdps(DIGITS):
@@ -100,7 +100,7 @@ def test_a_step_is_not_shorter_than_it_is(rng):
         slope = float(rng.normal())
         thin = np.array([[slope, 0.0], [1.0, 1e-20]])
         W = rng.normal(size=(2, 2)) * 10.0 ** rng.uniform(0, 3)
-        point = Point(W, np.stack([thin, 100.0 * np.eye(2)]), 1.0)
+        point = ExpansionPoint(W, np.stack([thin, 100.0 * np.eye(2)]), 1.0)
         near = W + rng.normal() * np.array([[1.0, -slope], [0.0, 0.0]])
         assert mp.mpf(point.step_to(near)) >= exact_step(point, near)
 
@@ -108,7 +108,7 @@ def test_a_step_is_not_shorter_than_it_is(rng):
 def test_a_long_step_is_hardly_longer_than_it_is(rng):
     for _ in range(20):
         W = rng.normal(size=(3, 3))
-        point, _ = Point.at(W, draw_metric(rng, 3, 3, 1.0), 1.0)
+        point, _ = ExpansionPoint.at(W, draw_metric(rng, 3, 3, 1.0), 1.0)
         far = W + rng.normal(size=(3, 3))
         assert point.step_to(far) == pytest.approx(float(exact_step(point, far)), rel=1e-6)
         shifted = far + rng.normal(size=3)  # of all classes: it changes no prediction
@@ -119,7 +119,7 @@ def test_a_joined_metric_pays_for_its_rounding():
     """By what d products and a factor of order d can be off, in units of the columns."""
     d = 200
     sizes = 10.0 ** np.linspace(-5, 5, d)
-    point, _ = Point.at(np.zeros((1, d)), np.diag(sizes)[None], 1.0)
+    point, _ = ExpansionPoint.at(np.zeros((1, d)), np.diag(sizes)[None], 1.0)
     joined = point.join(point)
     grown = (joined.L[0] ** 2).sum(axis=1) / (2.0 * (point.L[0] ** 2).sum(axis=1))
     error = d * d * 2.0**-52  # of the inverse, which L is divided by
@@ -164,7 +164,7 @@ def test_the_reach_covers_what_logits_are_off_by(rng, monkeypatch):
     W -= W.mean(axis=1, keepdims=True)
     evidence = Evidence(n_features=d, n_classes=K)
     evidence._W = W
-    evidence._points = [Point.at(W, np.tile(np.eye(d), (K, 1, 1)), 1.0)[0]]
+    evidence._points = [ExpansionPoint.at(W, np.tile(np.eye(d), (K, 1, 1)), 1.0)[0]]
     evidence._expand(X, np.eye(K)[[0] * 30], np.ones(30), np.ones((30, K)))
     (P, off), worst = chosen[0], 0.0
     with mp.workdps(DIGITS):

@@ -32,7 +32,7 @@ from folklearn.kernels.evidence import (
 )
 from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.on_torch.expand import find_residuals
-from folklearn.kernels.quadratic import merge_totals
+from folklearn.kernels.quadratic import Quadratic, merge_totals
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
@@ -209,6 +209,11 @@ class TotalLoss:
             loss, G, totals = find_residuals(device, rows, on_device)
             sums += LossAndGradient(W, loss, G, totals)
         return sums
+
+    def expand(self, W: Array) -> Quadratic:
+        """Read all rows: their loss to second order at W."""
+        self.n_passes += 1
+        return self._passes.expand(W).quadratic
 
     def total(self, sum_rows: Callable[[Rows], Any], nothing: Any) -> Any:
         """Return the sum over all rows, whose X is an array of NumPy or of SciPy."""

@@ -25,11 +25,15 @@ from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.passes import Passes, passes_over
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.evidence import ROUNDS, WEIGHT, penalised_lower_bound
+from folklearn.kernels.on_torch import back, put
+from folklearn.kernels.quadratic import factorise_near, matrix
 from folklearn.validation import Rows
 
 _TYPICAL_CURVATURE = 0.1  # p (1 - p), where the search begins to know the curvature
 _N_LBFGS_PAIRS = 30  # pairs of steps and gradients that L-BFGS keeps
 _MAX_SEARCHES = 4
+_MAX_DENSE_PASSES = 80  # before Newton's method takes over
+_MIN_STEP_LENGTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def logistic_regression(
 
     :math:`\tau` is 1 / C, 2 / C for two classes (their rows are halves of the weights that
     scikit-learn has), and 1e-4 of that for the constant. By L-BFGS, one pass of O(T K d) for
-    each step.
+    each step, and by Newton's method where that is slow.
 
     Guarantee: ``at_least`` is at most loss plus penalty of every W, in floating point too, wherever
     the search stopped.
@@ -160,7 +164,10 @@ def regress(
     objective = _Objective(loss, problem.penalties, report)
     W = loss.narrow(validation.model("start", start, n_classes, n_features))
     with threads_for(W.size):
-        _minimise(objective, W - W.mean(axis=0), validation.positive("tol", tol), most_passes)
+        tol = validation.positive("tol", tol)
+        _descend(objective, W - W.mean(axis=0), tol, most_passes)
+        if not loss.is_wide:
+            _take_newton_steps(objective, tol, most_passes)
     return Regression(
         W=loss.widen(objective.W),
         loss=objective.loss,
@@ -201,8 +208,26 @@ class _Objective:
         return self._loss.n_passes
 
     @property
+    def is_wide(self) -> bool:
+        return self._loss.is_wide
+
+    @property
     def gap(self) -> float:
         return self.loss + self.penalty - self.at_least
+
+    def is_near(self, tol: float) -> bool:
+        """Return whether the bound is within a tolerance of the best model."""
+        return self.gap <= tol * (1.0 + abs(self.least))
+
+    def newton_step(self, W: Array) -> Array:
+        """Return the step (K, d) to the minimum of the objective to second order at W."""
+        quadratic = self._loss.expand(W)
+        device = quadratic.device
+        H = 2.0 * matrix(quadratic.blocks(), len(W), device)
+        H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.tau, len(W)))
+        gradient = quadratic.gradient(W) + self.tau * W
+        step = back(factorise_near(H, device)(put(device, gradient.reshape(-1, 1))))
+        return -step.reshape(W.shape)
 
     def decorrelation(self) -> Array:
         """Return L with L L' about the Hessian for every class; of wide rows its diagonal."""
@@ -225,7 +250,7 @@ def _sum_squares(rows: Rows) -> Array:
     return np.asarray(rows.X.multiply(rows.X).T @ rows.weights).ravel()
 
 
-def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> None:
+def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> None:
     """Move to a model at which the bound is nearly the objective, by L-BFGS.
 
     The search is over V = W L, in which the columns are about uncorrelated.
@@ -233,6 +258,7 @@ def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> 
     from scipy.optimize import minimize  # takes a sixth of a second
 
     L = objective.decorrelation()
+    most = most_passes if objective.is_wide else min(most_passes, _MAX_DENSE_PASSES)
 
     def solve(V: Array, trans: str) -> Array:
         if L.ndim == 1:
@@ -245,11 +271,10 @@ def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> 
         return total, solve(G, "N").ravel()
 
     def stop(intermediate_result: Any) -> None:
-        is_near = objective.gap <= tol * (1.0 + abs(objective.least))
-        if is_near or objective.n_passes >= most_passes:
+        if objective.is_near(tol) or objective.n_passes >= most:
             raise StopIteration
 
-    limits = {"maxiter": most_passes, "maxfun": most_passes, "ftol": 0.0, "gtol": 0.0}
+    limits = {"maxiter": most, "maxfun": most, "ftol": 0.0, "gtol": 0.0}
     start = W
     for _ in range(_MAX_SEARCHES):
         v = (start @ L if L.ndim == 2 else start * L).ravel()
@@ -257,7 +282,17 @@ def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> 
             value, v, jac=True, method="L-BFGS-B", callback=stop,
             options={"maxcor": _N_LBFGS_PAIRS, **limits},
         )  # fmt: skip
-        is_near = objective.gap <= tol * (1.0 + abs(objective.least))
-        if is_near or objective.n_passes >= most_passes or start is objective.W:
+        if objective.is_near(tol) or objective.n_passes >= most or start is objective.W:
             break
         start = objective.W  # L-BFGS gave up: once more without what it remembers
+
+
+def _take_newton_steps(objective: _Objective, tol: float, most_passes: int) -> None:
+    """Go on from the best model by Newton's method, two passes a step, where L-BFGS is slow."""
+    while not objective.is_near(tol) and objective.n_passes < most_passes:
+        W, least, length = objective.W, objective.least, 1.0
+        step = objective.newton_step(W)
+        while not objective.value(W + length * step)[0] < least:
+            length *= 0.25
+            if length < _MIN_STEP_LENGTH or objective.n_passes >= most_passes:
+                return  # what is left is rounding

@@ -3,6 +3,7 @@
 The proofs are in docs/theory/evidence.md; (n) is an equation there.
 """
 
+import copy
 import math
 from typing import Any, Self
 
@@ -11,10 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
 from folklearn import validation
-from folklearn.arrays import Array, logit_losses, softmax
+from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
-from folklearn.evidence.points import Point, choose_curvatures, entropies
+from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
+from folklearn.evidence.waiting_rows import (
+    IncomingRows,
+    PenalisedSum,
+    WaitingRows,
+    compute_logits,
+)
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import (
     CONSTANT,
@@ -29,8 +36,6 @@ from folklearn.kernels.evidence import (
 from folklearn.kernels.on_torch import back, put
 from folklearn.kernels.quadratic import (
     Quadratic,
-    factorise_near,
-    matrix,
     merge_totals,
     pairs_among,
 )
@@ -46,25 +51,7 @@ _RADIUS, _MIN_RATIO = 16.0, 4.0  # of a point: over the root of the weights, ove
 _MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
 _TOLERANCE = 1e-7  # nats per nat, that a bound may lie below the best one of these sums,
 _REFRESH_TOLERANCE = 1e-4  # and that of a model to expand at
-_MAX_HALVINGS = 30
 _MAX_SHRINKINGS = 12  # of the way to the minimiser, where curvatures end before it
-_SLOW = 0.5  # of what is left to gain: more than this after a step is slow
-
-
-class _Buffer:
-    """Rows that wait: X (n, d), targets Y (n, K), weights (n,), distances (n, K) if measured."""
-
-    def __init__(self, d: int, K: int) -> None:
-        self.X, self.Y, self.weights = np.empty((0, d)), np.empty((0, K)), np.empty(0)
-        self.distances = np.empty((0, K))  # of the first rows, to the newest point
-
-    def extend(self, X: Array, Y: Array, weights: Array) -> None:
-        self.X, self.Y = np.concatenate([self.X, X]), np.concatenate([self.Y, Y])
-        self.weights = np.concatenate([self.weights, weights])
-
-    def keep(self, which: Any) -> None:
-        self.X, self.Y, self.weights = self.X[which], self.Y[which], self.weights[which]
-        self.distances = self.distances[which]
 
 
 class Evidence(LowerBound):
@@ -136,12 +123,9 @@ class Evidence(LowerBound):
         self._device = device_named(device)
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
-        self._rows = _Buffer(d, K)
-        self._held: list[tuple[Array, Array, Array]] = []  # rows that are not yet in the buffer
-        self._n_held = 0
-        self._single: tuple[Array, Array, Array] | None = None  # rows that came one by one
-        self._n_single = 0
-        self._points: list[Point] = []
+        self._rows = WaitingRows(d, K)
+        self._incoming = IncomingRows(d, K, SETTLED_ROWS)
+        self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
         self._n_settled = 0  # rows in the sums
@@ -175,7 +159,7 @@ class Evidence(LowerBound):
     @property
     def n_rounds(self) -> int:
         """The number of rows."""
-        return int(self._totals[ROUNDS]) + self._n_held + self._n_single
+        return int(self._totals[ROUNDS]) + len(self._incoming)
 
     @property
     def total_weight(self) -> float:
@@ -185,8 +169,8 @@ class Evidence(LowerBound):
     def _copy(self) -> Self:
         self._flush()
         copied = self._shallow()
-        copied._rows = _Buffer(self.n_features, self.n_classes)
-        copied._rows.__dict__.update(self._rows.__dict__)
+        copied._rows = copy.copy(self._rows)
+        copied._incoming = IncomingRows(self.n_features, self.n_classes, SETTLED_ROWS)
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -197,48 +181,22 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Add one checked row (d,)."""
-        if self._single is None:
-            m, d, K = SETTLED_ROWS, self.n_features, self.n_classes
-            self._single = np.empty((m, d)), np.zeros((m, K)), np.empty(m)
-        (X, Y, weights), n = self._single, self._n_single
-        X[n], weights[n] = x, weight
-        if label < 0:
-            Y[n] = soft
-        else:
-            Y[n, label] = 1.0
-        self._n_single = n + 1
-        if n + 1 == len(X):
+        if self._incoming.append(x, label, soft, weight):
             self._flush()
-
-    def _hold_single(self) -> None:
-        if self._single is not None:
-            X, Y, weights = (array[: self._n_single] for array in self._single)
-            self._single, self._n_single = None, 0
-            self._hold(X, Y, weights)
 
     def _add(self, rows: Rows) -> None:
         for _, (X, _, labels, soft, weights) in rows.dense_parts():
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
-            if len(X) < SETTLED_ROWS:
-                self._hold_single()
-                self._hold(X.copy(), Y.copy(), weights.copy())
-            else:
+            if len(X) >= SETTLED_ROWS:
                 self._flush()
                 self._insert(X, Y, weights)
-
-    def _hold(self, X: Array, Y: Array, weights: Array) -> None:
-        """Keep a few rows until there are many, or they are asked for."""
-        self._held.append((X, Y, weights))
-        self._n_held += len(X)
-        if self._n_held >= SETTLED_ROWS:
-            self._flush()
+            elif self._incoming.extend(X.copy(), Y.copy(), weights.copy()):
+                self._flush()
 
     def _flush(self) -> None:
-        self._hold_single()
-        if self._held:
-            X, Y, weights = map(np.concatenate, zip(*self._held, strict=True))
-            self._held, self._n_held = [], 0
-            self._insert(X, Y, weights)
+        incoming = self._incoming.drain()
+        if incoming is not None:
+            self._insert(*incoming)
 
     def _insert(self, X: Array, Y: Array, weights: Array) -> None:
         self._totals[ROUNDS] += len(X)
@@ -267,7 +225,7 @@ class Evidence(LowerBound):
             self._n_settled += n_ready
             self._measure()
             rows = self._rows
-            P = softmax(_logits(rows.X, self._W))
+            P = softmax(compute_logits(rows.X, self._W))
             # What is new to the metric has little curvature: it waits until its like has come.
             order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready)
             is_ready = np.zeros(len(P), bool)
@@ -286,7 +244,7 @@ class Evidence(LowerBound):
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
         radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
-        point, self._inverses = Point.at(self._W, blocks, radius)
+        point, self._inverses = ExpansionPoint.at(self._W, blocks, radius)
         self._rows.distances = np.empty((0, K))
         self._points.append(point)
         self._join_points()
@@ -313,7 +271,7 @@ class Evidence(LowerBound):
     def _expand(self, X: Array, Y: Array, weights: Array, distances: Array) -> None:
         """Add the planes and quadratics of rows at the newest point."""
         W, self._quadratics = self._W, self._sums()
-        Z, distances = _logits(X, W), np.asfortranarray(distances)
+        Z, distances = compute_logits(X, W), np.asfortranarray(distances)
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
         P /= P.sum(axis=1, keepdims=True)
@@ -324,78 +282,21 @@ class Evidence(LowerBound):
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
-        _add_quadratics(self._quadratics[0], r, Z, X, weights)
-        _add_quadratics(self._quadratics[1], 2.0 * P, Z, X, weights)
+        self._quadratics[0].add_expanded(r, Z, X, weights)
+        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
 
     # What is proven.
-
-    def _objective(
-        self, W: Array, curved: Quadratic | None, s: float
-    ) -> tuple[float, Array, Array]:
-        """Return what `_minimise` minimises, its gradient (K, d), and predictions of rows."""
-        rows, tau = self._rows, self.penalties
-        Z = _logits(rows.X, W)
-        P = softmax(Z)
-        loss = rows.weights @ logit_losses(Z, np.empty(0, np.int64), rows.Y)
-        gradient = (rows.weights[:, None] * (P - rows.Y)).T @ rows.X + self._planes + tau * W
-        value = loss + (self._planes * W).sum() + 0.5 * (tau * W**2).sum()
-        if curved is not None:
-            slope = curved.gradient(W)
-            value += 0.5 * s * ((slope + back(curved.G)) * W).sum()
-            gradient += s * slope
-        return float(value), gradient, P
-
-    def _hessian(self, P: Array, curved: Quadratic | None, s: float) -> Any:
-        """Return second derivatives (K d, K d) of the objective where rows are predicted as P."""
-        rows, device = self._rows, self._device
-        i, j = np.triu_indices(self.n_classes, 1)
-        waiting = Quadratic.zeros(*self._W.shape, device=device)
-        weighted = (0.5 * rows.weights[:, None]) * P
-        waiting.add(weighted[:, i] * P[:, j], None, rows.X)
-        blocks = waiting.blocks()
-        if curved is not None:
-            blocks = blocks + s * curved.blocks()
-        H = 2.0 * matrix(blocks, self.n_classes, device)
-        H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.penalties, self.n_classes))
-        return H
 
     def _minimise(
         self, which: int, s: float, most_steps: int, tolerance: float = _TOLERANCE
     ) -> tuple[Array, Array]:
         """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
 
-        That is the one below the losses (0), or their second order (1).
+        That is the one below the losses (0), or their second order (1). With second derivatives.
         """
-        W, tau, device = self._W, self.penalties, self._device
         curved = None if self._quadratics is None else self._quadratics[which]
-        value, gradient, P = self._objective(W, curved, s)
-        H, before = self._hessian(P, curved, s), math.inf
-        solve = factorise_near(H, device)
-        for _ in range(most_steps):
-            left = 0.5 * float((gradient**2 / tau).sum())
-            if left <= tolerance * abs(value):
-                break
-            is_new = before == math.inf
-            if left > _SLOW * before:  # second derivatives cost far more than a step
-                H, is_new = self._hessian(P, curved, s), True
-                solve = factorise_near(H, device)
-            before = left
-            step = -back(solve(put(device, gradient.reshape(-1, 1)))).reshape(W.shape)
-            slope, length = float((gradient * step).sum()), 1.0
-            tried = self._objective(W + step, curved, s)
-            for _ in range(_MAX_HALVINGS):
-                if tried[0] <= value + 1e-4 * length * slope:
-                    break
-                length *= 0.5
-                tried = self._objective(W + length * step, curved, s)
-            else:
-                if is_new:
-                    break  # what is left is rounding
-                before = 0.0
-                continue
-            W = W + length * step
-            value, gradient, P = tried
-        return W, back(H)
+        total = PenalisedSum(self._rows, self._planes, self.penalties, curved, s, self._device)
+        return total.minimise(self._W, most_steps, tolerance)
 
     def _all_totals(self) -> Array:
         """Return the totals of all rows: those in the sums, and those that wait."""
@@ -414,7 +315,7 @@ class Evidence(LowerBound):
         """Return the tangent that touches at W, for rows in the sums at s of the way (5)."""
         K, d = W.shape
         rows, quadratic = self._rows, self._sums()[0]
-        P = softmax(_logits(rows.X, W))
+        P = softmax(compute_logits(rows.X, W))
         planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
         c = self._totals[CONSTANT] + rows.weights @ entropies(P)
         form = quadratic.form()
@@ -529,7 +430,7 @@ class Evidence(LowerBound):
             larger._quadratics = wide.to(self._device)
         metric = (*shape, shape[1])
         larger._points = [
-            Point(_pad(W, shape), _pad(L, metric), radius) for W, L, radius in self._points
+            ExpansionPoint(_pad(W, shape), _pad(L, metric), radius) for W, L, radius in self._points
         ]
         rows = self._rows
         X, Y = _pad(rows.X, (len(rows.X), shape[1])), _pad(rows.Y, (len(rows.Y), shape[0]))
@@ -578,25 +479,11 @@ class Evidence(LowerBound):
             W = record.part("points.W", (None, K, d))
             L = record.part("points.L", (len(W), K, d, d))
             radius = record.part("points.radius", (len(W),), least=0.0)
-            self._points = [Point(*point) for point in zip(W, L, radius.tolist(), strict=True)]
+            self._points = [
+                ExpansionPoint(*point) for point in zip(W, L, radius.tolist(), strict=True)
+            ]
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
-
-
-def _logits(X: Array, W: Array) -> Array:
-    """Return logits (m, K), classes first in memory: sums over a short last axis are slow."""
-    Z: Array = (W @ X.T).T
-    return Z
-
-
-def _add_quadratics(sums: Quadratic, r: Array, Z: Array, X: Array, weights: Array) -> None:
-    """Add w / 4 sum_i r_i (v_i - m)^2 of rows X, v the step from logits Z and m its mean by r."""
-    total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
-    away = Z - (r * Z).sum(axis=1, keepdims=True) / total
-    i, j = np.triu_indices(r.shape[1], 1)
-    coefficients = (0.25 * weights[:, None]) * r[:, i] * (r / total)[:, j]
-    sums.add(coefficients, -0.5 * weights[:, None] * r * away, X)
-    sums.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
 
 
 def _pad(array: Array, shape: tuple[int, ...]) -> Array:

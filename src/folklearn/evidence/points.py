@@ -14,7 +14,7 @@ from folklearn.evidence.lower_bound import UNIT
 _SHRUNK = 1.0 - 1e-8  # of curvatures: pays for their own rounding
 
 
-class Point(NamedTuple):
+class ExpansionPoint(NamedTuple):
     """A model at which rows were expanded, and the steps from it that their curvature pays for.
 
     These are the D (K, d) for which some c has a sum over classes of |L_k' (D_k - c)|^2 of at
@@ -26,7 +26,7 @@ class Point(NamedTuple):
     radius: float
 
     @classmethod
-    def at(cls, W: Array, curvatures: Array, radius: float) -> tuple["Point", Array]:
+    def at(cls, W: Array, curvatures: Array, radius: float) -> tuple["ExpansionPoint", Array]:
         """Return a point whose metric is near curvatures (K, d, d), and inverses R (K, d, d).
 
         The metric is *defined* by the inverses: a row x has the length |R_k x| for class k, and
@@ -66,7 +66,7 @@ class Point(NamedTuple):
         lengths = np.linalg.norm(away) + 4.0 * (d + 4.0) * UNIT * np.linalg.norm(rounding)
         return float(lengths * (1.0 + 1e-12))
 
-    def join(self, other: "Point") -> "Point":
+    def join(self, other: "ExpansionPoint") -> "ExpansionPoint":
         """Return a point within whose radius a model is within both of theirs.
 
         The metric is at least either one, and the radius pays for the steps to both (10).
@@ -75,7 +75,7 @@ class Point(NamedTuple):
         d = both.shape[1]
         both[:, range(d), range(d)] *= 1.0 + 4.0 * d * (d + 4.0) * UNIT  # of sums and the factor
         radius = min(self.radius - self.step_to(other.W), other.radius)
-        return Point.at(other.W, both, max(0.0, radius))[0]
+        return ExpansionPoint.at(other.W, both, max(0.0, radius))[0]
 
 
 def entropies(P: Array) -> Array:

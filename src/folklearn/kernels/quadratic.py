@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
-from folklearn.kernels.evidence import DEPTH, N_TOTALS, add_products, n_pairs, n_products
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, add_products, n_pairs, n_products
 from folklearn.kernels.on_torch import Device, back, put
 
 Solve = Callable[[Any], Any]  # right-hand sides to solutions
@@ -72,6 +72,15 @@ class Quadratic:
             add_device_products(self.S, self.device.put(coefficients), X)
         if slopes is not None:
             self.G[:] += put(self.device, slopes).T @ X
+
+    def add_expanded(self, r: Array, Z: Array, X: Array, weights: Array) -> None:
+        """Add w / 4 sum_i r_i (v_i - m)^2, v the step from logits Z (m, K), m its mean by r."""
+        total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
+        away = Z - (r * Z).sum(axis=1, keepdims=True) / total
+        i, j = np.triu_indices(r.shape[1], 1)
+        coefficients = (0.25 * weights[:, None]) * r[:, i] * (r / total)[:, j]
+        self.add(coefficients, -0.5 * weights[:, None] * r * away, X)
+        self.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
 
     def copy(self) -> "Quadratic":
         """Return a copy."""
