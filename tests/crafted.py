@@ -8,6 +8,7 @@ import copy
 import re
 import warnings
 from functools import cache
+from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import bandits, baselines, batch, boosting, evaluate, registry
 from folklearn.errors import FolklearnError
+from folklearn.evidence import evidence as evidence_module
 from folklearn.serialization import Record, Serializable, as_bytes, of_bytes
 
 D, K = 3, 3
@@ -35,8 +37,10 @@ def _learned(learner, T=40):
 
 
 def _evidence(kind):
-    evidence = kind(**_SIZES)
-    evidence.add(*_rows(40))
+    with mock.patch.multiple(evidence_module, KEPT_ROWS=16, SETTLED_ROWS=8):  # has sums
+        evidence = kind(**_SIZES)
+        evidence.add(*_rows(40))
+        evidence.lower_bound()
     return evidence
 
 

@@ -197,13 +197,13 @@ MUTANTS = (
     ),
     Mutant(
         "merging takes the depth of one side", "kernels/quadratic.py",
-        "max(one[DEPTH], other[DEPTH]) + 1.0", "one[DEPTH] + 1.0",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
         _OF_TANGENTS,
     ),
     Mutant(
         "a merge is not counted", "kernels/quadratic.py",
-        "max(one[DEPTH], other[DEPTH]) + 1.0",
-        "max(one[DEPTH], other[DEPTH])", _OF_TANGENTS,
+        "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH])", _OF_TANGENTS,
     ),
     Mutant(
         "the rounding of a slope is not in the least value", _BOUND,

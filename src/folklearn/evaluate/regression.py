@@ -123,7 +123,8 @@ def logistic_regression(
     constant : the column that holds a constant, which is hardly penalised.
     start : W (K, d) to begin with.
     tol : of the objective, that the bound may lie below it.
-    most_passes : over the rows, at most, after which the gap that is left is reported.
+    most_passes : over the rows, at most, after which the gap that is left is reported; one more
+        finds the sizes of the columns.
     n_jobs, device : of `best_in_class`.
 
     Examples

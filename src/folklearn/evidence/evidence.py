@@ -236,10 +236,12 @@ class Evidence(LowerBound):
     def _add_point(self) -> None:
         """Move to the minimiser of what is known, and measure steps from there."""
         K, d = self._W.shape
-        # Where the bound would be taken it gains most; if that is far, where the losses are least.
+        # Where the bound would be taken it gains most; if that is far, where the losses are least
+        # to second order; if that is far too, where the last point was.
         W, H = self._minimise(0, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
-        if self._share(W) < 1.0:
-            W, H = self._minimise(1, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
+        for n_steps in (_MAX_REFRESH_STEPS, 0):
+            if self._share(W) < 1.0:
+                W, H = self._minimise(1, 1.0, n_steps, _REFRESH_TOLERANCE)
         self._W = W
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
@@ -296,7 +298,10 @@ class Evidence(LowerBound):
         """
         curved = None if self._quadratics is None else self._quadratics[which]
         total = PenalisedSum(self._rows, self._planes, self.penalties, curved, s, self._device)
-        return total.minimise(self._W, most_steps, tolerance)
+        try:
+            return total.minimise(self._W, most_steps, tolerance)
+        except LinAlgError as error:
+            raise InvalidInputError(f"this evidence has no minimum: {error}") from None
 
     def _all_totals(self) -> Array:
         """Return the totals of all rows: those in the sums, and those that wait."""
@@ -347,11 +352,8 @@ class Evidence(LowerBound):
         if not self.total_weight >= MIN_TOTAL_WEIGHT:
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
-            try:
-                with threads_for(self._W.size, everywhere=True):
-                    self._minimum = self._find_minimum()
-            except LinAlgError as error:
-                raise InvalidInputError(f"this evidence has no minimum: {error}") from None
+            with threads_for(self._W.size, everywhere=True):
+                self._minimum = self._find_minimum()
         return self._minimum
 
     def _find_minimum(self) -> tuple[float, Array]:

@@ -256,9 +256,9 @@ def factorise(M: Any, device: Device | None = None) -> Solve | None:
 
 def factorise_near(H: Any, device: Device | None) -> Solve:
     """Return the solver of a matrix that is nudged, in place, where rounding made it indefinite."""
-    nudge = 1e-14
-    while (solve := factorise(H, device)) is None:
-        if not nudge < 1.0:
+    nudge, is_finite = 1e-14, math.isfinite(float(abs(H).sum()))
+    while not is_finite or (solve := factorise(H, device)) is None:
+        if not is_finite or not nudge < 1.0:
             raise LinAlgError("its sums are no numbers any more")
         H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
         nudge *= 10.0

@@ -94,7 +94,7 @@ class OnlinePipeline(Serializable):
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
         self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
-        self._is_wide = True  # as its evidence, which keeps predictions then; `run` asks it
+        self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
         self.scaler: OnlineScaler | SparseScaler
         if self.sparse:
@@ -399,7 +399,7 @@ class OnlinePipeline(Serializable):
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
-            self._is_wide = evidence.is_wide
+            self._is_wide = self._is_wide and evidence.is_wide
             batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
             evidence.rows.add(batch)
             if evidence.rows.n_rows == evidence.chunk_rows:
