@@ -25,7 +25,6 @@ from folklearn.kernels import experts
 from folklearn.kernels.blas import OWN
 
 RESULTS = Path(__file__).parent / "results"
-B = 50.0  # of MNIST: large enough for the best linear models of rows of norm 1
 CLASSES = 10
 WIDTHS = (100, 200, 400, 800, 1600, 2222)  # features, at ten classes
 GROWING = 10_000  # rows
@@ -72,7 +71,7 @@ def one_pass(
     X: Any, y: Any, n_classes: int, device: str, make: Callable[..., Any] = Leader
 ) -> dict[str, float]:
     """Learn all rows, with four ridges and what else there is, then ask for the certificate."""
-    model = make(n_features=X.shape[1], n_classes=n_classes, B=B, device=device)
+    model = make(n_features=X.shape[1], n_classes=n_classes, device=device)
     started = time.perf_counter()
     model.run(X, y)
     learned = time.perf_counter()
@@ -171,7 +170,7 @@ def table(found: dict[str, Any], origin: dict[str, Any], about: str) -> str:
         "",
         "## MNIST: one pass of `Leader`, four ridges, certificate included",
         "",
-        f"70,000 × 785, 10 classes, all pairs, B = {B:g}. Must {MUST['mnist']} s, aim "
+        f"70,000 × 785, 10 classes, all pairs. Must {MUST['mnist']} s, aim "
         f"{AIM['mnist']} s. The rate counts the products of rows alone (two sums), over the whole "
         "time of `run`.",
         "",

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 import folklearn
 from experiments.provenance import provenance, stated, write_json
+from folklearn.evaluate.best_linear import TotalLoss
 from folklearn.evidence.passes import passes_over
 from folklearn.kernels.blas import OneThread
 from folklearn.scale import fold
@@ -94,16 +96,18 @@ def passes(spark: Any, folder: Path, n_rows: int) -> dict[str, float]:
     here = passes_over(data.X, data.y, None, n_features=FEATURES, n_classes=CLASSES)
     found: dict[str, float] = {}
     with SparkPasses(few.spark(spark, folder), blocks_of) as there:
-        found["a pass"] = fixed = best(lambda: there.expand(data.W, (10.0,)), 2 * TURNS)
+        found["a pass"] = fixed = best(lambda: there.expand(data.W), 2 * TURNS)
     df = data.spark(spark, folder)
     began = time.perf_counter()
     with SparkPasses(df, blocks_of) as there:
         found["prepare"] = CORES * (time.perf_counter() - began) / n_rows
-        for name, classes in ("audit", (10.0,)), ("fit", ()):
+        sizes = {"n_features": FEATURES, "n_classes": CLASSES}
+        of_audit = [TotalLoss(each, **sizes).at for each in (here, there)]
+        for name, (plainly, on_spark_) in ("audit", of_audit), ("fit", (here.expand, there.expand)):
             plain, spread = [], []
             for _ in range(TURNS):
-                plain.append(best(lambda c=classes: here.expand(data.W, c), 1))
-                spread.append(best(lambda c=classes: there.expand(data.W, c), 1))
+                plain.append(best(partial(plainly, data.W), 1))
+                spread.append(best(partial(on_spark_, data.W), 1))
             found[f"{name} plain"] = min(plain) / n_rows
             found[f"{name} spark"] = CORES * max(0.0, min(spread) - fixed) / n_rows
     return found

@@ -8,6 +8,7 @@ import copy
 import re
 import warnings
 from functools import cache
+from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import bandits, baselines, batch, boosting, evaluate, registry
 from folklearn.errors import FolklearnError
+from folklearn.evidence import evidence as evidence_module
 from folklearn.serialization import Record, Serializable, as_bytes, of_bytes
 
 D, K = 3, 3
@@ -35,8 +37,10 @@ def _learned(learner, T=40):
 
 
 def _evidence(kind):
-    evidence = kind(**_SIZES)
-    evidence.add(*_rows(40))
+    with mock.patch.multiple(evidence_module, KEPT_ROWS=16, SETTLED_ROWS=8):  # has sums
+        evidence = kind(**_SIZES)
+        evidence.add(*_rows(40))
+        evidence.lower_bound()
     return evidence
 
 
@@ -121,7 +125,7 @@ _MAKERS = {
     "Folklore": lambda: _learned(folklearn.Folklore(**_SIZES)),
     "Aioli": lambda: _learned(folklearn.Aioli(**_TWO)),
     "Gaf": lambda: _learned(folklearn.Gaf(**_SIZES, n_points=8)),
-    "Laplace": lambda: _learned(folklearn.Laplace(**_SIZES, n_points=8)),
+    "Laplace": lambda: _learned(folklearn.Laplace(**_SIZES)),
     "Ogd": lambda: _learned(folklearn.Ogd(**_SIZES)),
     "Ons": lambda: _learned(folklearn.Ons(**_SIZES, B=0.5)),
     "Auto": lambda: _learned(folklearn.auto(**_SIZES)),
@@ -139,7 +143,7 @@ _MAKERS = {
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
     "Soba": lambda: _acted(baselines.Soba(**_SIZES, exploration=0.4)),
-    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2, step=0.5)),
+    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2)),
     "Obama": lambda: _acted(baselines.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
     "BanditReduction": lambda: _acted(
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)

@@ -6,10 +6,11 @@ Python cannot call, BLAS by address and views of raw memory, is replaced here.
 
 import os
 
+import numba
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from folklearn.kernels import blas, experts, second_order, simplex
+from folklearn.kernels import blas
 
 assert os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
@@ -29,44 +30,45 @@ def _symmetric(flat, n, ld):
     return upper + np.triu(upper, 1).T
 
 
-def _dgemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
-    out = _matrix(C, m, n, ldc)
-    product = alpha * (_op(ta, A, m, k, lda) @ _op(tb, B, k, n, ldb))
+def gemm(ta, tb, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc):
+    out = _matrix(_from(C, c0), m, n, ldc)
+    product = alpha * (_op(ta, _from(A, a0), m, k, lda) @ _op(tb, _from(B, b0), k, n, ldb))
     out[:] = product if beta == 0.0 else product + beta * out
 
 
-def _dsymm(side, uplo, m, n, alpha, A, lda, B, ldb, beta, C, ldc):
-    _matrix(C, m, n, ldc)[:] = _symmetric(A, m, lda) @ _matrix(B, m, n, ldb)
+def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
+    product = _symmetric(_from(A, a0), m, lda) @ _matrix(_from(B, b0), m, n, ldb)
+    _matrix(_from(C, c0), m, n, ldc)[:] = product
 
 
-def _dsyrk(uplo, trans, n, k, alpha, A, lda, beta, C, ldc):
-    out, half = _matrix(C, n, n, ldc), _op(trans, A, n, k, lda)
+def syrk(trans, n, k, alpha, A, a0, lda, C, c0, ldc):
+    out, half = _matrix(_from(C, c0), n, n, ldc), _op(trans, _from(A, a0), n, k, lda)
     places = np.triu_indices(n)
-    out[places] = (alpha * half @ half.T + beta * out)[places]
+    out[places] += (alpha * half @ half.T)[places]
 
 
-def _dtrmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb):
-    out = _matrix(B, m, n, ldb)
+def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
+    out = _matrix(_from(B, b0), m, n, ldb)
     order = m if side == blas.LEFT else n
-    triangle = np.triu(_matrix(A, order, order, lda))
+    triangle = np.triu(_matrix(_from(A, a0), order, order, lda))
     triangle = triangle.T if trans == blas.TRANSPOSED else triangle
     out[:] = alpha * (triangle @ out if side == blas.LEFT else out @ triangle)
 
 
-def _dpotrf(uplo, n, A, lda, info):
-    out = _matrix(A, n, n, lda)
+def potrf(n, A, a0, lda):
+    flat = _from(A, a0)
     places = np.triu_indices(n)
-    out[places] = np.linalg.cholesky(_symmetric(A, n, lda)).T[places]
-    info[0] = 0
+    _matrix(flat, n, n, lda)[places] = np.linalg.cholesky(_symmetric(flat, n, lda)).T[places]
+    return 0
 
 
-def _dpotrs(uplo, n, nrhs, A, lda, B, ldb, info):
-    U, out = np.triu(_matrix(A, n, n, lda)), _matrix(B, n, nrhs, ldb)
+def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
+    U, out = np.triu(_matrix(_from(A, a0), n, n, lda)), _matrix(_from(B, b0), n, nrhs, ldb)
     out[:] = np.linalg.solve(U, np.linalg.solve(U.T, out))
-    info[0] = 0
+    return 0
 
 
-def _address(array, offset):
+def _from(array, offset):
     return array.reshape(-1)[offset:]
 
 
@@ -74,9 +76,13 @@ def _carray(flat, shape, dtype):
     return flat[: int(np.prod(shape))].view(dtype).reshape(shape)
 
 
-blas._ref = lambda value: value
-for _module in (blas, second_order, experts, simplex):
-    _module.address = _address
-    _module.carray = _carray
-for _routine in (_dgemm, _dsymm, _dsyrk, _dtrmm, _dpotrf, _dpotrs):
+for _routine in (gemm, symm, syrk, trmm, potrf, potrs):
     setattr(blas, _routine.__name__, _routine)
+blas.address = _from
+numba.carray = _carray
+
+from folklearn.kernels import experts, leaders, second_order, simplex  # noqa: E402 (they import it)
+
+for _module in (experts, leaders, second_order, simplex):
+    assert _module.address is _from
+    assert _module.carray is _carray

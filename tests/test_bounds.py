@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, synthetic
+from folklearn import Aggregating, Aioli, Folklore, Ogd, Ons, best_in_class, synthetic
 
 B = 3.0
 T = 300
@@ -14,7 +14,6 @@ T = 300
 LEARNERS = {
     "folklore": (3, Folklore, 0.0),
     "folklore, K=2": (2, Folklore, 0.0),
-    "gaf": (3, Gaf, 0.5),
     "ogd": (3, Ogd, 0.0),
     "ons": (3, Ons, 0.0),
     "aggregating": (2, Aggregating, 2.0),
@@ -40,11 +39,6 @@ def total_loss(model, X, y):
     return sum(model.update(x, label) for x, label in zip(X, y, strict=True))
 
 
-def bound_of(model, n_rounds):
-    """The closed form: of `Gaf` that of exact integrals."""
-    return getattr(model, "exact_regret_bound", model.regret_bound)(n_rounds)
-
-
 @pytest.mark.parametrize("name", [*synthetic.OBLIVIOUS, "against"])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_regret_is_below_the_bound(learner, name, seed):
@@ -55,7 +49,7 @@ def test_regret_is_below_the_bound(learner, name, seed):
     X, y, best = play(make(n_features=d, n_classes=K, B=B), name, seed, d, K)
     total = total_loss(make(n_features=d, n_classes=K, B=B), X, y)
     assert np.linalg.norm(X, axis=1).max() <= 1.0 + 1e-9
-    limit = bound_of(make(n_features=d, n_classes=K, B=B), T)
+    limit = make(n_features=d, n_classes=K, B=B).regret_bound(T)
     assert math.isfinite(limit)
     assert total - best.at_least <= limit + slack
 
@@ -69,15 +63,14 @@ def test_aioli_is_below_its_bound(name, improved, seed):
     assert model.certificate().loss - best.at_least <= model.regret_bound(T)
 
 
-@pytest.mark.parametrize("kind", [Folklore, Gaf])
 @pytest.mark.parametrize("n_rounds", [1, 100])
-def test_bounds_do_not_depend_on_the_unit_of_x(kind, n_rounds):
+def test_bounds_do_not_depend_on_the_unit_of_x(n_rounds):
     """Contexts R times as long are models R times as short and ridges R^2 times as large."""
     sizes = {"n_features": 3, "n_classes": 4}
     for R in (0.2, 5.0):
-        unit = bound_of(kind(**sizes, B=2.0, R=1.0, lam=0.3), n_rounds)
-        scaled = bound_of(kind(**sizes, B=2.0 / R, R=R, lam=0.3 * R**2), n_rounds)
-        assert scaled == pytest.approx(unit, rel=1e-12)
+        unit = Folklore(**sizes, B=2.0, R=1.0, lam=0.3)
+        scaled = Folklore(**sizes, B=2.0 / R, R=R, lam=0.3 * R**2)
+        assert scaled.regret_bound(n_rounds) == pytest.approx(unit.regret_bound(n_rounds), 1e-12)
 
 
 def test_aiolis_bound_does_not_depend_on_the_unit_of_x():

@@ -67,14 +67,14 @@ PRIVATE = {  # public only within their package
         for name in ("arguments_spelled_by", "current_spelling", "spell_argument")
     ),
     "folklearn.evaluate.auditing.PredictionLoss",
-    *(f"folklearn.evaluate.best_linear.{name}" for name in ("LossAndGradient", "WideLoss")),
+    *(f"folklearn.evaluate.best_linear.{name}" for name in ("LossAndGradient", "TotalLoss")),
     "folklearn.evaluate.best_linear.predict_residuals",
     *(f"folklearn.evaluate.windows.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
     "folklearn.evaluate.windows.join_suffixes",
     "folklearn.evaluate.windows.RoundObserver",
     *(
         f"folklearn.metrics.scores.{name}"
-        for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
+        for name in ("check_probabilities", "check_rows", "label_mass")
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",

@@ -9,10 +9,12 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folklearn import Certifier, Evidence, FolkloreClassifier, LinearEvidence, Model, best_in_class
+from folklearn import Certifier, FolkloreClassifier, LinearEvidence, Model, best_in_class
 from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.best_linear import WideLoss, refine
+from folklearn.evaluate import logistic_regression
+from folklearn.evaluate.best_linear import TotalLoss
+from folklearn.evaluate.regression import regress
 from folklearn.evidence.passes import (
     ONE_THREAD,
     Expansion,
@@ -24,7 +26,7 @@ from folklearn.evidence.passes import (
     passes_over,
     split_into_chunks,
 )
-from folklearn.kernels.evidence import DEPTH
+from folklearn.kernels.evidence import DEPTH, penalised_lower_bound
 from folklearn.validation import Rows
 from tests.reference import tree as twin
 from tests.reference.streams import soft_labels
@@ -45,12 +47,8 @@ def content(*parts):
     return [np.asarray(part).tobytes() for part in parts]
 
 
-def of_evidence(one):
-    return content(*one.to_record().arrays.values())
-
-
 def of_sums(sums):
-    return content(sums.loss, *sums.sums[0], *sums.sums[1])
+    return content(sums.loss, *sums.quadratic)
 
 
 class Added:
@@ -82,34 +80,6 @@ def test_chunks_do_not_depend_on_blocks(lengths, size):
     assert found == [(rows.start, list(rows)) for rows in twin.cut(len(X), size)]
 
 
-@pytest.mark.parametrize(
-    "T", [0, 1, CHUNK_ROWS, CHUNK_ROWS + 1, 2 * CHUNK_ROWS, 3 * CHUNK_ROWS + 7]
-)
-def test_evidence_has_the_bits_of_the_tree(T, rng):
-    X, y, weight = stream(rng, T)
-    W = rng.normal(size=(K, D))
-    cuts = twin.cut(T, CHUNK_ROWS)
-
-    def of_chunk(rows):
-        own = Evidence(**SIZES)
-        own.add(X[rows.start : rows.stop], y[rows.start : rows.stop], at=W,
-                weight=weight[rows.start : rows.stop])  # fmt: skip
-        return own
-
-    before = of_chunk(range(min(T, 5)))
-    whole = twin.tree([of_chunk(rows) for rows in cuts])
-    for n_jobs in JOBS:
-        alone, onto = Evidence(**SIZES), of_chunk(range(min(T, 5)))
-        for one in (alone, onto):
-            one.add(X, y, at=W, weight=weight, n_jobs=n_jobs)
-        if len(cuts) > 1:
-            assert of_evidence(onto) == of_evidence(before + whole)
-            assert alone._totals[DEPTH] == twin.depth(cuts) + 1
-        else:
-            assert alone._totals[DEPTH] == T
-        assert alone.n_rounds == T
-
-
 def test_the_tree_is_the_plain_sum(rng):
     T = 2 * CHUNK_ROWS + 100
     X, y, weight = stream(rng, T)
@@ -123,14 +93,14 @@ def test_the_tree_is_the_plain_sum(rng):
     pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
     expected = [(0.5 * weight * P[:, i] * P[:, j]) @ products for i, j in pairs]
     size = np.abs(expected).max()
-    np.testing.assert_allclose(sums.sums[0].S, expected, atol=1e-12 * size)
+    np.testing.assert_allclose(sums.quadratic.S, expected, atol=1e-12 * size)
     gradient = (P - np.eye(K)[y]).T @ (X * weight[:, None])
     np.testing.assert_allclose(sums.gradient(), gradient, atol=1e-12 * np.abs(gradient).sum())
 
 
 @pytest.mark.parametrize("kind", ["classes", "soft", "sparse", "function"])
 def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
-    T = 2 * chunk_rows(D, K, 2) + 100
+    T = 2 * CHUNK_ROWS + 100
     X, y, weight = stream(rng, T)
     W = rng.normal(size=(K, D))
     given = {
@@ -140,17 +110,20 @@ def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
         "function": (lambda: ((X[i::7], y[i::7], weight[i::7]) for i in range(7)), None, None),
     }[kind]
     one, *others = (passes_over(*given, **SIZES, n_jobs=n_jobs) for n_jobs in JOBS)
-    expected = of_sums(one.expand(W, (10.0,)))
+    expected = of_sums(one.expand(W))
     for other in others:
-        assert of_sums(other.expand(W, (10.0,))) == expected
+        assert of_sums(other.expand(W)) == expected
 
 
 def test_sums_of_a_pass_count_every_merge(rng):
-    size = chunk_rows(D, K, 2)
-    X, y, weight = stream(rng, 2 * size + 100)
-    sums = passes_over(X, y, weight, **SIZES).expand(np.zeros((K, D)), (10.0,))
-    for place in range(2):
-        assert sums.sums[place].totals[DEPTH] == twin.depth(twin.cut(len(X), size))
+    X, y, weight = stream(rng, 2 * CHUNK_ROWS + 100)
+    loss = TotalLoss(passes_over(X, y, weight, **SIZES), **SIZES)
+    loss.chunk_rows = CHUNK_ROWS
+    batch = max(64, 2**16 // K)  # rows that are summed at once
+    cuts = [len(rows) for rows in twin.cut(len(X), CHUNK_ROWS)]
+    deepest = max(min(n, batch) + -(-n // batch) - 1 for n in cuts)
+    depth = loss.at(np.zeros((K, D))).totals[DEPTH]
+    assert deepest + 1 <= depth <= deepest + len(cuts)
 
 
 def test_a_source_may_fill_its_arrays_anew(rng):
@@ -168,7 +141,7 @@ def test_a_source_may_fill_its_arrays_anew(rng):
         for start in range(0, 90, 30):
             yield tuple(whole[start : start + 30] for whole in (X, y, weight))
 
-    one, other = (passes_over(f, None, None, **SIZES).expand(W, (1.0,)) for f in (refilled, apart))
+    one, other = (passes_over(f, None, None, **SIZES).expand(W) for f in (refilled, apart))
     assert of_sums(one) == of_sums(other)
 
 
@@ -196,53 +169,21 @@ def test_rows_are_read_hardly_ahead(n_jobs):
     assert max(ahead) <= n_jobs + 2
 
 
-class Interrupted(Evidence):
-    """Evidence of which the third chunk never ends well."""
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_the_threads_of_a_pass(n_jobs, rng):
+    X, y, _ = stream(rng, 4 * CHUNK_ROWS)
+    threads = set(threading.enumerate())
 
-    def _sum_chunk(self, chunk, W):
+    def sum_chunk(chunk):
         if chunk.first == 2 * CHUNK_ROWS:
             raise KeyboardInterrupt
-        return super()._sum_chunk(chunk, W)
+        return 1
 
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
-    X, y, _ = stream(rng, 4 * CHUNK_ROWS)
-    evidence = Interrupted(**SIZES)
-    evidence.add(X[:100], y[:100])
-    before, floor, threads = (
-        of_evidence(evidence),
-        evidence.lower_bound(),
-        set(threading.enumerate()),
-    )
     with pytest.raises(KeyboardInterrupt):
-        evidence.add(X, y, n_jobs=n_jobs)
-    assert of_evidence(evidence) == before
-    assert evidence.lower_bound() == floor
+        passes_over(X, y, None, **SIZES, n_jobs=n_jobs).total(CHUNK_ROWS, sum_chunk)
     # Others may run in this process, and begin or end meanwhile: the engine's are named.
     begun = set(threading.enumerate()) - threads
     assert not [one.name for one in begun if one.name.startswith("folklearn_")]
-
-
-def test_an_interrupt_leaves_planes_as_they_were(rng):
-    class Stopped(LinearEvidence):
-        def _add_planes(self, rows, P):
-            super()._add_planes(rows, P)
-            if len(rows.X) < 100 < self.n_rounds:  # behind the first block
-                raise KeyboardInterrupt
-
-    n_classes = 2**14
-    X, y = rng.normal(size=(70, 2)), rng.integers(n_classes, size=70)
-    tangents, whole = (
-        kind(n_features=2, n_classes=n_classes) for kind in (Stopped, LinearEvidence)
-    )
-    tangents.add(X[:40], y[:40])
-    before = of_evidence(tangents)
-    with pytest.raises(KeyboardInterrupt):
-        tangents.add(np.tile(X, (2, 1)), np.tile(y, 2))
-    assert of_evidence(tangents) == before
-    whole.add(np.tile(X, (2, 1)), np.tile(y, 2))
-    assert whole.n_rounds == 140
 
 
 def test_what_a_source_raises_ends_the_pass(rng):
@@ -256,11 +197,10 @@ def test_what_a_source_raises_ends_the_pass(rng):
         passes_over(source, None, None, **SIZES, n_jobs=2).expand(np.zeros((K, D)))
 
 
-def test_sums_of_other_models_or_classes_are_not_added_up(rng):
+def test_sums_of_other_models_are_not_added_up(rng):
     W = rng.normal(size=(K, D))
-    for other in (Expansion(W, (2.0,)), Expansion(W + 1.0, (2.0, 10.0))):
-        with pytest.raises(InvalidInputError, match="only for the same model and classes"):
-            Expansion(W, (2.0, 10.0)) + other
+    with pytest.raises(InvalidInputError, match="only for the same model"):
+        Expansion(W) + Expansion(W + 1.0)
 
 
 class Elsewhere(Passes):
@@ -284,7 +224,7 @@ def test_another_engine_is_a_method(rng):
     parts = Elsewhere([whole.part(0, 100), whole.part(100, 350), whole.part(350, 600)])
     here = LocalPasses(lambda: [whole])
     assert parts.n_rows == here.n_rows == 600
-    one, other = (refine(passes, **SIZES, B=3.0) for passes in (here, parts))
+    one, other = (regress(passes, **SIZES, tol=1e-9) for passes in (here, parts))
     assert other.at_least == pytest.approx(one.at_least, rel=1e-9)
     assert other.loss == pytest.approx(one.loss, rel=1e-9)
     one, other = (fit_penalised(passes, np.zeros((K, D)), seed=1) for passes in (here, parts))
@@ -315,16 +255,16 @@ def test_planes_have_the_same_bits_on_any_number_of_threads(rng):
     W = rng.normal(size=(n_classes, n_columns))
     found = []
     for n_jobs in JOBS:
-        loss = WideLoss(passes_over(X, y, None, **sizes, n_jobs=n_jobs), **sizes)
+        loss = TotalLoss(passes_over(X, y, None, **sizes, n_jobs=n_jobs), **sizes)
+        assert loss.is_wide
         touched = loss.at(loss.narrow(W))
-        assert touched.totals[DEPTH] == twin.depth(twin.cut(70_000, loss._chunk_rows)) < 70_000
+        assert touched.totals[DEPTH] < 70_000
         found.append(content(touched.loss, touched.G, touched.totals, loss.columns))
     assert found[1:] == found[:-1]
-    tangents = LinearEvidence(**sizes)
-    tangents.add(X, y, at=W, n_jobs=2)
-    assert loss.evidence(touched, 1.0).lower_bound() == pytest.approx(
-        tangents.lower_bound(B=1.0), rel=1e-9
-    )
+    evidence = LinearEvidence(**sizes)
+    evidence.add(X, y, at=W)
+    proven = penalised_lower_bound(touched.totals, touched.G.T, evidence.penalties[loss.columns])
+    assert proven == pytest.approx(evidence.lower_bound(), rel=1e-6)
 
 
 def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
@@ -333,10 +273,8 @@ def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
     assert content(best[0].W, best[0].loss, best[0].gap) == content(
         best[1].W, best[1].loss, best[1].gap
     )
-    certifier = Certifier(**SIZES)
-    certifier.observe_many(X, y, np.full((len(y), K), 1 / K))
-    one, other = (certifier.exact(X, y, n_jobs=n_jobs) for n_jobs in (1, 2))
-    assert one == other
+    fits = [logistic_regression(X, y, n_classes=K, weight=weight, n_jobs=j) for j in (1, 2)]
+    assert content(fits[0].W, fits[0].at_least) == content(fits[1].W, fits[1].at_least)
 
 
 def test_a_fit_does_not_depend_on_threads(rng):
@@ -351,7 +289,6 @@ def test_a_fit_does_not_depend_on_threads(rng):
 
 def test_what_cannot_be_an_engine_is_refused(rng):
     X, y, _ = stream(rng, 20)
-    evidence = Evidence(**SIZES)
     for n_jobs, sentence in (
         (0, "n_jobs must be a number of threads, or -1 for as many as there are cores, got 0"),
         (-2, "n_jobs must be at least -1, got -2"),
@@ -360,7 +297,7 @@ def test_what_cannot_be_an_engine_is_refused(rng):
         ("all", "n_jobs must be an integer, got 'all'"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):
-            evidence.add(X, y, n_jobs=n_jobs)
+            best_in_class(X, y, B=1.0, n_classes=K, n_jobs=n_jobs)
         with pytest.raises(InvalidInputError, match=sentence):
             FolkloreClassifier(n_jobs=n_jobs).fit(X, y)
     for device in ("tpu", 1):
@@ -370,7 +307,6 @@ def test_what_cannot_be_an_engine_is_refused(rng):
             Certifier(**SIZES, device=device)
     assert MapReduce.from_options(-1).n_jobs >= 1
     assert MapReduce.from_options(2, "cpu") == MapReduce(2)
-    assert evidence.n_rounds == 0
 
 
 def test_large_problems_are_not_cut():

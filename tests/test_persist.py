@@ -145,8 +145,8 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Auto", ("n_classes",), 10**6, "a panel of its sizes has"),
         ("Aggregating", ("n_particles",), 10**9, "an Aggregating state of its sizes has"),
         ("Gaf", ("n_points",), 10**9, "n_points must be at most 1,048,576"),
-        ("Windows", ("reference",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
-        ("Windows", ("n_features",), 4, "holds the learner of another problem"),
+        ("Windows", ("evidence",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
+        ("Windows", ("n_features",), 4, "holds the evidence of another problem"),
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
         ("Model", ("labels",), [["int", 1]] * 3, "have the same label"),
         ("Model", ("metrics",), [], "a Model state has no record for metrics"),
@@ -178,7 +178,7 @@ def test_a_part_of_another_kind_is_named():
 def test_numbers_that_cannot_be_computed_with(number):
     record = crafted.record_of("Evidence")
     S = record.arrays["S"].copy()
-    S[0, 0] = number
+    S[0, 0, 0] = number
     record.arrays["S"] = S
     with pytest.raises(StateFileError, match="an Evidence state has a number in S that is not"):
         loaded(record)
@@ -196,8 +196,18 @@ def test_a_loss_may_be_infinite_and_a_count_may_not():
 def test_evidence_that_no_rows_give_is_refused_where_it_is_asked():
     record = crafted.record_of("Evidence")
     record.arrays["S"] = -1e6 * np.ones_like(record.arrays["S"])
-    with pytest.raises(InvalidInputError, match="no rows do"):
-        loaded(record).lower_bound()
+    evidence = loaded(record)
+    for asked in (evidence, evidence + evidence, evidence.grown(n_features=4)):
+        with pytest.raises(InvalidInputError, match="this evidence has no minimum"):
+            asked.lower_bound()
+
+
+def test_evidence_that_no_rows_give_is_refused_where_rows_enter_it():
+    record = crafted.record_of("Evidence")
+    record.arrays["S"] = -1e6 * np.ones_like(record.arrays["S"])
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidInputError, match="this evidence has no minimum"):
+        loaded(record).add(rng.normal(size=(7000, 3)), rng.integers(3, size=7000))
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak")

@@ -5,7 +5,7 @@ import pytest
 
 from folklearn import serialization
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.scaler import OnlineScaler
+from folklearn.scaler import FixedScaler, Moments, OnlineScaler
 from folklearn.serialization import Record
 
 
@@ -247,3 +247,17 @@ def test_a_late_feature_was_zero_and_comes_behind_the_constant(rng):
     np.testing.assert_allclose(rest, expected[20:][:, [0, 1, 3, 2]], atol=1e-12)
     again = OnlineScaler.from_record(late.to_record())
     np.testing.assert_array_equal(again.transform(X), late.transform(X))
+
+
+def test_the_fixed_scaler_is_that_of_all_rows(rng):
+    X = rng.normal(size=(50, 3)) * [1.0, 1e3, 1.0] + [5.0, -1e4, 0.0]
+    X[:, 2] = X[:, 2] > 0.0
+    scaler = FixedScaler().opened(Moments.of(X), [True, True, False])
+    Z = scaler.transform(X)
+    np.testing.assert_array_equal(Z[:, 0], 1.0)
+    numbers = X[:, :2]
+    np.testing.assert_allclose(Z[:, 1:3], (numbers - numbers.mean(axis=0)) / numbers.std(axis=0))
+    np.testing.assert_array_equal(Z[:, 3], X[:, 2])
+    weights, constants = rng.normal(size=(2, 3)), rng.normal(size=2)
+    W = scaler.model(weights, constants)
+    np.testing.assert_allclose(Z @ W.T, X @ weights.T + constants, rtol=1e-9)

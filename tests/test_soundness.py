@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from folklearn import Aioli, Folklore, Gaf, Laplace, auto, best_in_class
-from folklearn.baselines.second_order import midpoint_cost
 from folklearn.boosting import BoostingRegression
 from folklearn.kernels import prediction_rules
 from tests.reference import boosting as reference
@@ -48,7 +47,7 @@ def every_learner(d, K, seed):
     yield Folklore(**sizes, **ball, gamma=0.5)
     yield Folklore(**sizes, **ball, memory=10)
     yield Gaf(**sizes, **ball, mu=0.0, n_points=n_points, improved=True)
-    yield Laplace(**sizes, **ball, mu=0.0, n_points=n_points)
+    yield Laplace(**sizes, **ball)
     yield auto(**sizes, max_weight=1e15)
     if K == 2:
         yield Aioli(n_features=d, **ball)
@@ -134,7 +133,7 @@ def test_an_integral_never_gives_a_class_nothing():
 @pytest.mark.parametrize(("K", "n_points"), [(2, 2), (2, 16), (3, 2), (3, 16)])
 @pytest.mark.parametrize("B", [0.05, 1.0])
 def test_the_bound_of_gaf_counts_its_points(K, n_points, B):
-    """Without that the regret was up to 1.66 times the bound."""
+    """The bound of exact integrals is passed, by up to a factor of 1.66."""
     parameters = {"n_features": 1, "n_classes": K, "B": B, "lam": 2.5}
     model = Gaf(**parameters, n_points=n_points)
     X, y = np.ones((3, 1)), []
@@ -143,27 +142,6 @@ def test_the_bound_of_gaf_counts_its_points(K, n_points, B):
         model.update(x, y[-1])
     regret = model.certificate().loss - best_in_class(X, y, B=B, n_classes=K).at_least
     assert regret <= model.regret_bound(3)
-    if K == 2:
-        cost = 3 * midpoint_cost(n_points, math.sqrt(1.0 / 2.5))
-        assert model.regret_bound(3) >= model.exact_regret_bound(3) + cost - 1e-12
-    if (K, n_points, B) == (3, 2, 0.05):
-        assert regret > 1.1 * model.exact_regret_bound(3)
-
-
-@pytest.mark.parametrize("deviation", [0.1, 1.0, 2.2, 8.0])
-@pytest.mark.parametrize("n_points", [2, 16, 256])
-def test_the_cost_of_midpoints_is_what_it_is_said_to_be(deviation, n_points):
-    """Against a fine sum in logs; the worst mean is far from the label."""
-    Z = np.linspace(-12.0, 12.0 + deviation, 20_001)
-    log_density = -0.5 * Z**2 + math.log((Z[1] - Z[0]) / math.sqrt(2.0 * math.pi))
-    nodes = Gaf(n_features=1, n_classes=2, n_points=n_points)._state.memo[-n_points:]
-    worst = 0.0
-    for mean in np.linspace(-40.0 - deviation**2, 0.0, 60):
-        exact = np.logaddexp.reduce(log_density - np.logaddexp(0.0, -mean - deviation * Z))
-        ours = np.logaddexp.reduce(-np.logaddexp(0.0, -mean - deviation * nodes))
-        worst = max(worst, exact - ours + math.log(n_points))
-    cost = midpoint_cost(n_points, deviation)
-    assert worst <= cost <= 1.2 * worst + 1e-2
 
 
 @pytest.mark.parametrize("regression", ["offset", "folklore", "aioli"])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, progressive
+from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, load, progressive
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate import Windows, refine
+from folklearn.evaluate import Windows, logistic_regression, regress
+from folklearn.evidence.lower_bound import CONSTANT_PENALTY
 from folklearn.evidence.passes import passes_over
 from folklearn.learners import catalogue
 from folklearn.learners.sparse_sgd import SparseSgd
@@ -76,8 +77,9 @@ def test_evidence_certifier_windows_and_scores(rows):
             ]
         )
         assert hindsight.loss == pytest.approx(linear_losses(given, y, hindsight.W).sum())
-        assert certifier.exact(given, y, tol=1e-7).regret_bound == pytest.approx(
-            certifier.loss - best_in_class(X, y, B=10.0, n_classes=3).loss, abs=1e-3
+        fit = logistic_regression(X, y, n_classes=3, tol=1e-8)
+        assert certifier.exact(given, y, tol=1e-8).regret_bound == pytest.approx(
+            certifier.loss - (fit.loss + fit.penalty), abs=1e-5
         )
     # Two searches for a floor may each end 1e-10 nats a row from it; there are 300 rows.
     assert found[0] == pytest.approx(found[1], rel=1e-9, abs=1e-9 * 300)
@@ -96,53 +98,67 @@ def test_evidence_certifier_windows_and_scores(rows):
 def test_what_is_wide_is_certified_by_first_order(rows, always_wide, tmp_path):
     X, y, P = rows
     sizes = {"n_features": 12, "n_classes": 3}
-    certifier, windows = Certifier(**sizes, B=2.0), Windows(**sizes, B=2.0, block=32)
+    certifier, windows = Certifier(**sizes, C=0.1), Windows(**sizes, C=0.1, block=32)
     certifier.observe_many(X, y, P)
     windows.observe_many(X, y, P)
     assert isinstance(certifier.evidence, LinearEvidence)
-    best = best_in_class(X, y, B=2.0, n_classes=3, tol=1e-6)
-    assert best.converged
-    assert 0.5 * best.loss < certifier.certificate().best_linear_at_least < best.loss
+    fit = logistic_regression(X, y, n_classes=3, C=0.1)
+    least = fit.loss + fit.penalty
+    assert 0.5 * least < certifier.certificate().best_linear_at_least < least
     exact = certifier.exact(X, y, tol=1e-6)
-    assert exact.best_linear_at_least == pytest.approx(best.loss, abs=2e-6 * (1 + best.loss))
+    assert exact.best_linear_at_least == pytest.approx(least, abs=2e-6 * (1 + least))
     window = windows.last(64)
-    inside = best_in_class(X[window.start :], y[window.start :], B=2.0, n_classes=3, tol=1e-6)
-    assert window.lower_bound <= inside.loss
+    inside = logistic_regression(X[window.start :], y[window.start :], n_classes=3, C=0.1)
+    assert 0.0 < window.lower_bound <= inside.loss + inside.penalty
     certifier.save(tmp_path / "c")
-    again = Certifier.from_record(Certifier.to_record(certifier))
-    assert again.certificate() == certifier.certificate()
+    for again in (Certifier.from_record(certifier.to_record()), load(tmp_path / "c")):
+        assert again.certificate() == certifier.certificate()
     with pytest.raises(InvalidInputError, match="299 rows"):
         certifier.exact(X[1:], y[1:])
 
 
-def test_first_order_finds_what_newton_finds(rows, monkeypatch):
+@pytest.mark.parametrize("constant", [None, 11])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_wide_regressions_find_what_narrow_ones_find(C, constant, rows, monkeypatch):
     X, y, _ = rows
+    if constant is not None:
+        X = sp.csr_array(sp.hstack([X[:, :11], np.ones((300, 1))]))
     weight = np.random.default_rng(1).integers(3, size=300).astype(float)
-    for B in (0.5, 5.0):
-        sizes = {"n_features": 12, "n_classes": 3}
-        newton = best_in_class(X, y, B=B, n_classes=3, weight=weight)
-        with monkeypatch.context() as patch:
-            patch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
-            patch.setattr(catalogue, "_MAX_BLOCK_ENTRIES", 0)
-            passes = []
-            found = refine(
-                passes_over(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append
-            )
-        assert found.converged
-        assert found.loss == pytest.approx(newton.loss, rel=1e-5)
-        assert found.at_least <= newton.loss
-        assert np.sqrt((found.W**2).sum(axis=1)).max() <= B * (1 + 1e-12)
-        assert passes[-1].number == found.n_passes
-        assert isinstance(found.evidence, LinearEvidence)
+    sizes = {"n_features": 12, "n_classes": 3}
+    narrow = logistic_regression(X, y, n_classes=3, weight=weight, C=C, constant=constant)
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
+        patch.setattr(catalogue, "_MAX_BLOCK_ENTRIES", 0)
+        passes = []
+        found = regress(
+            passes_over(X, y, weight, **sizes),
+            **sizes,
+            C=C,
+            constant=constant,
+            report=passes.append,
+        )
+    tau = np.full(12, 1.0 / C)
+    if constant is not None:
+        tau[constant] *= CONSTANT_PENALTY
+    loss = weight @ linear_losses(X, y, found.W)
+    assert found.loss == pytest.approx(loss)
+    assert found.penalty == pytest.approx(0.5 * (tau * found.W**2).sum())
+    assert found.loss + found.penalty == pytest.approx(narrow.loss + narrow.penalty, rel=2e-6)
+    assert found.gap <= 1e-6 * (1 + loss + found.penalty)
+    assert found.at_least <= narrow.loss + narrow.penalty
+    assert narrow.at_least <= found.loss + found.penalty
+    assert passes[-1].gap == pytest.approx(found.gap)
 
 
 def test_soft_labels_of_wide_rows(rows, always_wide):
     X, _, P = rows
-    best = best_in_class(X, P, B=1.0, n_classes=3, tol=1e-6)
+    fit = logistic_regression(X, P, n_classes=3)
+    assert fit.gap <= 1e-6 * (1 + fit.loss + fit.penalty)
     model = SparseSgd(n_features=12, n_classes=3)
     model.run(X, P)
-    assert model.certificate(B=1.0).best_linear_at_least <= best.loss
-    assert best.converged
+    certificate = model.certificate()
+    assert 0.0 < certificate.best_linear_at_least <= fit.loss + fit.penalty
+    assert best_in_class(X, P, B=1.0, n_classes=3, tol=1e-6).converged
 
 
 def test_complaints(rows):
@@ -187,16 +203,23 @@ def test_passes_are_counted(rows, always_wide):
             n_read += 1
             yield X, y
 
-        found = refine(
-            passes_over(source, None, None, **sizes), **sizes, B=3.0, tol=1e-12, most_passes=most
+        passes = []
+        regress(
+            passes_over(source, None, None, **sizes),
+            **sizes,
+            tol=1e-12,
+            most_passes=most,
+            report=passes.append,
         )
-        assert found.n_passes == n_read <= max(most, 2)
+        assert passes[-1].number == n_read - 1  # one more for the sizes of the columns
+        # Columns, and the two models of a first step, are always read.
+        assert passes[-1].number <= max(most, 3)
 
 
 def test_evidence_of_first_order_costs_what_occurs(rows):
     X, y, _ = rows
     wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 2**35, X.indptr), (300, 2**40))
-    tangents = LinearEvidence(n_features=2**40, n_classes=3, B=0.1)
+    tangents = LinearEvidence(n_features=2**40, n_classes=3, C=0.01)
     tangents.add(wide, y)
     assert tangents.lower_bound() > 0.0
     assert tangents.n_bytes < 10_000
@@ -206,6 +229,10 @@ def test_certifier_takes_rounds_without_weight(rows, always_wide):
     X, y, P = rows
     weight = np.ones(300)
     weight[5:20] = 0.0
-    certifier = Certifier(n_features=12, n_classes=3, B=2.0)
+    certifier = Certifier(n_features=12, n_classes=3)
     certifier.observe_many(X, y, P, weight)
-    assert certifier.exact(X, y, weight, tol=1e-4).n_rounds == 300
+    exact = certifier.exact(X, y, weight, tol=1e-4)
+    assert exact.n_rounds == 300
+    counted = weight > 0.0
+    fit = logistic_regression(X[counted], y[counted], n_classes=3)
+    assert exact.best_linear_at_least == pytest.approx(fit.at_least, rel=2e-4)

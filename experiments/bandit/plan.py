@@ -12,6 +12,7 @@ from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
 
 from ..data import Source, Stream
 from ..data import stream as real_stream
+from .diagonal import DiagonalNewtron, DiagonalSoba
 from .synsep import syn_non_sep, syn_sep
 
 SYNTHETIC = {"SynSep": syn_sep, "SynNonSep": syn_non_sep}
@@ -89,7 +90,9 @@ def _sized(agent: type[Agent], **options: object) -> Make:
 
 def _quick_gaptron(d: int, K: int, R: float, **words: object) -> Agent:
     """Gaptron with a step that does not shrink with exploration and K^2; it has no theorem."""
-    return Gaptron(n_features=d, n_classes=K, R=R, step=0.5 / R**2, **words)
+    agent = Gaptron(n_features=d, n_classes=K, R=R, **words)
+    agent.step = 0.5 / R**2
+    return agent
 
 
 SAMPLED, DECODED = "FOLKLORE, sampled", "FOLKLORE, decoded"
@@ -97,8 +100,8 @@ EVERY, AUTO = "FOLKLORE, every correct", "auto, every correct"
 QUICK, LABELS_KNOWN = "Gaptron, step 1/(2R²)", "Gaptron, labels known"
 AGENTS: dict[str, Make] = {
     "Banditron": _sized(Banditron),
-    "Newtron, diagonal": _sized(Newtron, diagonal=True),
-    "SOBA, diagonal": _sized(Soba, diagonal=True),
+    "Newtron, diagonal": _sized(DiagonalNewtron),
+    "SOBA, diagonal": _sized(DiagonalSoba),
     "Gaptron": _sized(Gaptron),
     QUICK: _quick_gaptron,
     SAMPLED: _folklore(),

@@ -38,8 +38,8 @@ def markdown(origin: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         "## The first stream: what was before, and what is proven",
         "Loss on the stream of the first seed, beside that of `auto()` in version 0.1 and of the\n"
         "prototype from which it was built (leaders, trackers, fixed share), where they played\n"
-        f"the same rows. The certificate says that no linear model of row norm {B:g} is below\n"
-        "*proven*; *best linear* is the truth, found afterwards.",
+        "the same rows. The certificate says that no linear model, its penalty (C = 1) counted,\n"
+        "is below *proven*; *best linear* is the truth, found afterwards.",
         _first(found),
         "## Time",
         "µs per example on the first stream, everything included, one BLAS thread. Per event:\n"

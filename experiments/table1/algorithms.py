@@ -68,7 +68,7 @@ ALGORITHMS = {
             "d B K ln T", "B", "d² K³ + K² B ln T",
         ),
         Algorithm(
-            LEADER, lambda d, K, B: Leader(n_features=d, n_classes=K, B=B, R=R),
+            LEADER, lambda d, K, B: Leader(n_features=d, n_classes=K),
             "–", "–", "–",
         ),
     )

@@ -39,16 +39,11 @@ _spelling: Spelling = str.format
 
 
 def spell_argument(template: str, *values: str) -> str:
-    """Return how a user sets an argument, for messages: in Python, or as the caller has set.
-
-    >>> spell_argument("encoding={!r}", "cp1252")
-    "encoding='cp1252'"
-    """
+    """Return how a user sets an argument, for messages: in Python, or as the caller has set."""
     return _spelling(template, *values)
 
 
 def current_spelling() -> Spelling:
-    """Return how this process spells arguments, for another process."""
     return _spelling
 
 

@@ -25,11 +25,11 @@ __all__ = [
     "losses", "overview", "save", "use_style", "weights",
 ]  # fmt: skip
 
+Names = Sequence[object]  # written as text
 save, use_style = style.save, style.use_style
-BOUND = "lower bound for\nlinear models"  # where their norm is not known
+BOUND = "lower bound,\nlinear models\nwith their penalty"
 _REQUIRED_COLUMNS = ("start", "stop", "loss")
 _OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
-_MAX_CURVE_POINTS = 200
 _MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
 _N_POOLED_BINS = 10
 _MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
@@ -155,16 +155,12 @@ def curves(
 
 def curve_rounds(n_rounds: int) -> NDArray[np.int64]:
     """Return at most 200 of the rounds 1 to `n_rounds`, in equal ratios, to draw a curve at."""
-    return np.unique(np.geomspace(1, n_rounds, _MAX_CURVE_POINTS).round().astype(np.int64))
+    return np.unique(np.geomspace(1, n_rounds, 200).round().astype(np.int64))
 
 
 @style.use_style()
 def calibration(
-    curves: Sequence[CalibrationCurve],
-    labels: Sequence[object],
-    *,
-    title: str = "Calibration",
-    ax: Any = None,
+    curves: Sequence[CalibrationCurve], labels: Names, *, title: str = "Calibration", ax: Any = None
 ) -> "Figure":
     """Draw the observed frequency of each class against its predicted probability.
 
@@ -222,12 +218,7 @@ def _draw_bin_sizes(ax: Any, sizes: Array) -> None:
 
 @style.use_style()
 def confusion(
-    counts: ArrayLike,
-    labels: Sequence[object],
-    *,
-    title: str = "Confusion",
-    most: int = 20,
-    ax: Any = None,
+    counts: ArrayLike, labels: Names, *, title: str = "Confusion", most: int = 20, ax: Any = None
 ) -> "Figure":
     """Draw how often each class (row) was predicted as each class (column).
 
@@ -272,8 +263,8 @@ def confusion(
 
 @style.use_style()
 def weights(
-    names: Sequence[object],
-    labels: Sequence[object],
+    names: Names,
+    labels: Names,
     W: ArrayLike,
     *,
     title: str = "Weights",
@@ -468,6 +459,6 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[f
     return width, height
 
 
-def _check_length(what: str, n: int, names: Sequence[object]) -> None:
+def _check_length(what: str, n: int, names: Names) -> None:
     if n != len(names):
         raise InvalidInputError(f"there are {n} {what} and {len(names)} names for them")

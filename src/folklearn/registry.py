@@ -29,13 +29,13 @@ _MODULES = {
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
     "evaluate.auditing": "Certifier PredictionCertificate audit",
-    "evaluate.best_linear": "BestLinearModel Pass best_in_class refine",
+    "evaluate.best_linear": "BestLinearModel Pass best_in_class",
     "evaluate.interactions": "Interactions",
     "evaluate.monitor": "Alarm Monitor",
     "evaluate.off_policy": (
         "Estimate LearnedPolicy best_constant greedy logged_value off_policy reward_model uniform"
     ),
-    "evaluate.regression": "Regression logistic_regression",
+    "evaluate.regression": "Regression logistic_regression regress",
     "evaluate.simulation": "interact",
     "evaluate.windows": "Window Windows",
     "evidence.evidence": "Evidence",
@@ -52,18 +52,18 @@ _MODULES = {
     "model.explain": "Explanation",
     "model.holdout": "HoldoutWeights",
     "metrics.accumulator": "ClassRecord ColumnRecord Metrics PredictionBatch Segment",
-    "metrics.scores": "CalibrationCurve Scores calibration_curve linear_losses progressive score",
+    "metrics.scores": "CalibrationCurve Scores linear_losses progressive score",
     "model.model": "Model",
     "model.display": "certificate_card",
     "model.batch": "RowBuffer",
     "model.run": "Run Score",
     "model.stream_evidence": "StreamEvidence",
     "serialization": "load",
+    "service.client": "Client",
     "readers.table": "Table TextColumn table_from_records",
-    "readers.columnar": "TableReader",
     "readers.decision_logs": "read_log write_log",
     "readers.open": "open_reader",
-    "readers.reader": "BadRow Reader Scan scan",
+    "readers.reader": "BadRow Reader",
     "scale.parallel": (
         "AuditedFile Compared Comparison FilesAudit audit_files compare map_in_parallel"
     ),
@@ -100,7 +100,6 @@ PACKAGES = (
 
 
 def find(name: str) -> Any:
-    """Return what a public name stands for."""
     return getattr(importlib.import_module(HOMES[name]), name)
 
 

@@ -166,28 +166,20 @@ class FixedScaler:
     """Standardise numbers by means and deviations that are set once; prepend a constant.
 
     These are the coordinates in which bounds on linear models are stated: a value x of a number
-    becomes unit (x - mean) / deviation, never clipped; an indicator stays 0 or unit; a missing
-    value is 0. A column is opened by the first rows that have a value of it, and is 0 before.
-    A number that does not vary in these rows has the deviation 1. Every row is multiplied by
-    ``unit``, so that the mean square of the norms of the first rows is 1: a norm b of weights per
-    standard deviation is b / unit here.
+    becomes (x - mean) / deviation, never clipped; an indicator stays 0 or 1; a missing value is 0.
+    A column is opened by the first rows that have a value of it, and is 0 before. A number that
+    does not vary in these rows has the deviation 1.
 
     Parameters
     ----------
-    scale : False leaves the values as they are, and unit is 1.
-    intercept : whether the constant is there, in column 0.
+    scale : False leaves the values as they are.
+    intercept : whether the constant, 1, is there, in column 0.
     """
 
     def __init__(self, *, scale: bool = True, intercept: bool = True) -> None:
         self.scale, self.intercept = bool(scale), bool(intercept)
-        self.mean_square = 0.0  # of the norms of the first rows, before they are divided
         self.means: Array = np.zeros(0)
         self.deviations: Array = np.zeros(0)  # 0 for a column that is not open
-
-    @property
-    def unit(self) -> float:
-        """What one deviation becomes."""
-        return 1.0 / math.sqrt(self.mean_square or 1.0) if self.scale else 1.0
 
     @property
     def n_columns(self) -> int:
@@ -209,17 +201,12 @@ class FixedScaler:
         opened = FixedScaler(scale=self.scale, intercept=self.intercept)
         opened.means, opened.deviations = np.zeros(d), np.zeros(d)
         opened.means[:n], opened.deviations[:n] = self.means, self.deviations
-        opened.mean_square = self.mean_square
         if not self.scale:
             opened.deviations[:] = 1.0
             return opened
         is_number = np.asarray(numeric, bool)
         counts, means, squares = moments
         deviations = np.sqrt(squares / np.maximum(counts, 1.0))
-        if not opened.mean_square:
-            # A number has the mean square 1, an indicator that of how often it is there.
-            mean_squares = np.where(is_number, 1.0, means**2 + deviations**2)
-            opened.mean_square = float(mean_squares.sum()) + self.intercept
         varies = deviations > np.maximum(_LEAST_VARIATION * np.abs(means), _LEAST_DEVIATION)
         known = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
         new = opened.deviations == 0.0
@@ -234,11 +221,11 @@ class FixedScaler:
         d = min(X.shape[1], known.shape[1])
         open_ones = np.where(self.deviations > 0.0, self.deviations, np.inf)
         with np.errstate(over="ignore"):  # rows that are too long are left out by who adds them
-            known[:, :d] = self.unit * (X[:, :d] - self.means[:d]) / open_ones[:d]
+            known[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
         known[:, d:] = 0.0
         known[np.isnan(known)] = 0.0
         if self.intercept:
-            Z[:, 0] = self.unit
+            Z[:, 0] = 1.0
         return Z
 
     def model(self, weights: Array, constants: Array) -> Array:
@@ -248,9 +235,9 @@ class FixedScaler:
         """
         d = min(weights.shape[1], len(self.means))
         W = np.zeros((len(weights), self.n_columns))
-        W[:, int(self.intercept) :][:, :d] = weights[:, :d] * self.deviations[:d] / self.unit
+        W[:, int(self.intercept) :][:, :d] = weights[:, :d] * self.deviations[:d]
         if self.intercept:
-            W[:, 0] = (constants + weights[:, :d] @ self.means[:d]) / self.unit
+            W[:, 0] = constants + weights[:, :d] @ self.means[:d]
         return W
 
 

@@ -25,8 +25,6 @@ from folklearn.errors import FolklearnError, StateFileError
 
 FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
-_LARGEST_COUNT = 2**53
-_LONGEST_REASON = 200  # characters
 _FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
 _SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
 # What restoring a state may raise that was never saved: of whatever kind its entries are.
@@ -76,23 +74,18 @@ class Record:
         """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
         n_here = sum(array.size for array in self.arrays.values())
         if n_numbers > max(n_here, _FEW_NUMBERS):
-            raise self.error(
-                f"of its sizes has {n_numbers:,} numbers or more, and {n_here:,} are there"
-            )
+            raise self.error(f"of its sizes has {n_numbers:,} numbers or more, not {n_here:,}")
 
     def word(self, name: str) -> Any:
-        """Return an entry of the configuration, or raise StateFileError if there is none."""
         if name not in self.config:
             raise self.error(f"needs {name}")
         return self.config[name]
 
     def count(self, name: str, least: int = 0) -> int:
-        """Return a whole number of the configuration."""
         with state_file_errors(self.kind):
-            return validation.count(name, self.word(name), least, _LARGEST_COUNT)
+            return validation.count(name, self.word(name), least, 2**53)
 
     def error(self, what: str) -> StateFileError:
-        """Return the error that says what is wrong with this state, "a Model state ..."."""
         return StateFileError(f"{_article(self.kind)} state {what}")
 
     @property
@@ -181,7 +174,6 @@ class Serializable:
         return 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the state by name, not copied."""
         return {part: getattr(self, f"_{part}") for part in self.ARRAYS}
 
     def _word(self, word: str) -> Any:
@@ -255,25 +247,22 @@ class Serializable:
 
 def put_inside(record: Record, name: str, value: Any) -> None:
     """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
-    if isinstance(value, Sequence):
-        nested: Any = [_nest_record(record, f"{name}{i}", child) for i, child in enumerate(value)]
-    else:
-        nested = _nest_record(record, name, value)
-    record.config[name] = nested
+    record.config[name] = (
+        [_nest_record(record, f"{name}{i}", child) for i, child in enumerate(value)]
+        if isinstance(value, Sequence)
+        else _nest_record(record, name, value)
+    )
 
 
 def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Serializable) or type(value).__name__ not in registry.SAVED:
-        raise FolklearnError(
-            f"{name}, {value!r}, cannot save itself: only objects of this library can"
-        )
+        raise FolklearnError(f"{name}, {value!r}, cannot save itself: only objects of folklearn do")
     inside = value.to_record()
     record.arrays.update({f"{name}.{part}": array for part, array in inside.arrays.items()})
     return {"kind": inside.kind, "config": inside.config}
 
 
 def revive(record: Record) -> Serializable:
-    """Rebuild the object that a record describes, or raise StateFileError."""
     if record.kind not in registry.SAVED:
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
@@ -282,7 +271,7 @@ def revive(record: Record) -> Serializable:
     except StateFileError:
         raise
     except _NOT_RESTORED as error:
-        reason = " ".join(f"{type(error).__name__} {error}".split())[:_LONGEST_REASON]
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
         raise record.error(f"cannot be restored ({reason}): {_SAVE_AGAIN}") from None
 
 
@@ -321,20 +310,14 @@ def read(path: str | os.PathLike[str]) -> Record:
 
 
 def as_bytes(record: Record) -> bytes:
-    """Return the content of the file that `write` writes."""
     arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
-    header = {
-        "version": FORMAT_VERSION,
-        "kind": record.kind,
-        "config": record.config,
-        "digest": record.digest,
-    }
+    header: dict[str, Any] = {"version": FORMAT_VERSION, "digest": record.digest}
+    header |= {"kind": record.kind, "config": record.config}
     # One metadata entry: safetensors writes several in an order that varies between runs.
     return safetensors.numpy.save(arrays, metadata={"folklearn": _json(header)})
 
 
 def of_bytes(content: bytes, name: str = "the state") -> Record:
-    """Return the record that a file of this content holds, or raise StateFileError."""
     try:
         arrays = safetensors.numpy.load(content)
     except SafetensorError as error:
@@ -373,7 +356,6 @@ def _json(value: Any) -> str:
 
 
 def generator_state(rng: np.random.Generator) -> Any:
-    """Return the state of a generator, as JSON holds it."""
     return json.loads(json.dumps(rng.bit_generator.state, default=lambda array: array.tolist()))
 
 

@@ -13,7 +13,6 @@ from folklearn.errors import InvalidInputError
 Indices = NDArray[np.int32] | NDArray[np.int64]
 
 _DENSE_BATCH_NUMBERS = 2**21
-_MAX_INT32_FEATURES = 2**31  # up to which 4 bytes hold an index
 
 
 class SparseRow(NamedTuple):
@@ -169,7 +168,6 @@ def check_columns(columns: Any, n_features: int) -> None:
 
 
 def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of several parts of the same width in order."""
     compact = [part.compact() for part in parts]
     return SparseRows(
         np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(),
@@ -180,11 +178,10 @@ def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
-    return np.int32 if n_features <= _MAX_INT32_FEATURES else np.int64
+    return np.int32 if n_features <= 2**31 else np.int64
 
 
 def is_sparse(X: Any) -> bool:
-    """Return whether X is a sparse array or matrix of SciPy, or rows of this library."""
     if isinstance(X, SparseRows):
         return True
     scipy_sparse = sys.modules.get("scipy.sparse")  # without it there is no such X

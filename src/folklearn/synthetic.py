@@ -28,6 +28,7 @@ __all__ = [
 
 Stream = tuple[Array, Labels]
 
+DIGITS_NAME, DIGITS_TARGET = "scikit-learn's digits", "digit"
 _RADIUS_SHRINKAGE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
 
 
@@ -144,36 +145,29 @@ def _draw_contexts(
 
 def _random_predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
     W = rng.standard_normal((K, d))
-    rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
-    return rows
+    return W * (B / np.linalg.norm(W, axis=1, keepdims=True))
 
 
 def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
     # The Gumbel trick: one label per row of logits.
-    labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
-    return labels
+    return np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
 
 
-DIGITS_NAME = "scikit-learn's digits"
-DIGITS_TARGET = "digit"
-_DIGITS_SEED = 0  # the stored order goes through the writers one by one; a stream should not
+def digits() -> list[dict[str, Any]]:
+    """Return 1797 images of 8 × 8 pixels, and the digit that each shows, in a fixed random order.
 
-
-def digits() -> tuple[dict[str, Array], list[str]]:
-    """Return 1797 images of 8 × 8 pixels, by columns, and which digit each shows.
-
-    They come in one fixed random order.
-
-    >>> pixels, labels = digits()
-    >>> len(pixels), len(labels), labels[:3]
-    (64, 1797, ['6', '6', '6'])
+    >>> rows = digits()
+    >>> len(rows), rows[0]["pixel_3_3"], rows[0]["digit"]
+    (1797, 3.0, '6')
     """
     # Here, because this import takes longer than everything else in the package.
     from sklearn.datasets import load_digits
 
     images, shown = load_digits(return_X_y=True)
-    order = np.random.default_rng(_DIGITS_SEED).permutation(len(shown))
-    images = images[order].astype(np.float64)
+    # The stored order goes through the writers one by one; a stream should not.
+    order = np.random.default_rng(0).permutation(len(shown))
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-    pixels = {name: np.ascontiguousarray(images[:, j]) for j, name in enumerate(names)}
-    return pixels, [str(digit) for digit in shown[order]]
+    return [
+        {**dict(zip(names, images[i].tolist(), strict=True)), DIGITS_TARGET: str(shown[i])}
+        for i in order
+    ]

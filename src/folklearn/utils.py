@@ -10,24 +10,14 @@ from typing import Any
 from folklearn.errors import FolklearnError
 
 _MOST_NAMES_LISTED = 12
-_SIMILAR = 0.8  # share of letters, for one name to be meant by another
 
 
 def count_of(n: int, noun: str) -> str:
-    """Return a number and its noun.
-
-    >>> count_of(1, "column"), count_of(3, "column")
-    ('1 column', '3 columns')
-    """
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names for a message: quoted where they could be misread, and not too many.
-
-    >>> join_names(["age", "due date", ""])
-    "age, 'due date', ''"
-    """
+    """Return names for a message: quoted where they could be misread, and not too many."""
     shown = [name if _is_plain(name) else repr(name) for name in names[:_MOST_NAMES_LISTED]]
     if len(names) > _MOST_NAMES_LISTED:
         shown.append(f"and {len(names) - _MOST_NAMES_LISTED} more")
@@ -35,13 +25,8 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the one of the names that was probably meant.
-
-    >>> closest_name("Country", ["age", "country"]), closest_name("income", ["age", "country"])
-    ('country', None)
-    """
     by_letters = {own.casefold(): own for own in reversed(names)}
-    found = get_close_matches(name.casefold(), by_letters, 1, _SIMILAR)
+    found = get_close_matches(name.casefold(), by_letters, n=1, cutoff=0.8)
     return by_letters[found[0]] if found else None
 
 
@@ -55,8 +40,7 @@ def import_optional(package: str, sentence: str, extra: str = "cli") -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise FolklearnError(
-            f"{sentence} {package.partition('.')[0]}, which comes with the extra: "
-            f"pip install 'folklearn[{extra}]'"
+            f"{sentence} {package.partition('.')[0]}: pip install 'folklearn[{extra}]'"
         ) from None
 
 

@@ -26,18 +26,10 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from folklearn import sparse
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.sparse import (
-    Context,
-    Contexts,
-    SparseRow,
-    SparseRows,
-    check_indices,
-    concatenate,
-    index_type,
-    is_sparse,
-)
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows
 
 # Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
 MAX_NORM = 1e15
@@ -88,12 +80,10 @@ def _as_float(value: Any) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a parameter as a positive float of sane size."""
     return number(name, value, 1.0 / MAX_PARAMETER, MAX_PARAMETER, _POSITIVE)
 
 
 def fraction(name: str, value: Any, most: float = 0.5) -> float:
-    """Return a number from 0 to `most`."""
     return number(name, value, 0.0, most)
 
 
@@ -104,7 +94,6 @@ def probability(name: str, value: Any, *, certain: bool = False) -> float:
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Return one of some words."""
     if not isinstance(value, str) or value not in choices:
         words = ", ".join(map(repr, choices))
         raise InvalidInputError(f"{name} must be one of {words}, got {value!r}")
@@ -144,8 +133,7 @@ def numbers_within(
 
 
 def table(X: Any) -> Any:
-    """Return X (T, d) of any width: numbers, or a sparse array as it came."""
-    if not is_sparse(X):
+    if not sparse.is_sparse(X):
         X = numbers("X", X)
     if X.ndim != 2:
         raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
@@ -161,7 +149,7 @@ def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Arra
 
 def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     """Return contexts (T, d), dense or sparse as they came, and their norms, all checked."""
-    if not is_sparse(X):
+    if not sparse.is_sparse(X):
         return contexts(X, n_features)
     _check_width(X, n_features)
     if not isinstance(X, SparseRows):
@@ -189,7 +177,6 @@ def checked_norms(X: Any, *, gaps: bool = False) -> Array:
 
 
 def norms(X: Contexts) -> Array:
-    """Return the norms (T,) of the rows of X (T, d), dense or sparse."""
     if isinstance(X, SparseRows):
         return X.norms()
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
@@ -240,10 +227,10 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
         if twice.size:
             raise InvalidInputError(f"x names feature {indices[twice[0]]} twice; add its values up")
     if indices.size and not (indices[0] >= 0 and indices[-1] < n_features):
-        check_indices(indices, n_features, "x")
+        sparse.check_indices(indices, n_features, "x")
     if np.count_nonzero(values) < values.size:
         indices, values = indices[values != 0.0], values[values != 0.0]
-    return SparseRow(np.require(indices, index_type(n_features), ["C", "A"]), values)
+    return SparseRow(np.require(indices, sparse.index_type(n_features), ["C", "A"]), values)
 
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
@@ -253,7 +240,6 @@ def usable_context(x: ArrayLike, n_features: int) -> Array:
 
 
 def usable(x: Any) -> Any:
-    """Return a context, dense or sparse, if its norm can be used."""
     values = x.values if isinstance(x, SparseRow) else x
     if not np.dot(values, values) <= MAX_NORM**2:
         check_context(x)
@@ -338,7 +324,6 @@ def _soft_labels(soft: Array, where: str) -> Array:
 
 
 def weight(w: Any) -> float:
-    """Return one sample weight."""
     converted = _as_float(w)
     if not 0.0 <= converted <= MAX_WEIGHT:
         raise InvalidInputError(f"weight is {w!r}; expected a number from 0 to {MAX_WEIGHT:g}")
@@ -346,7 +331,6 @@ def weight(w: Any) -> float:
 
 
 def weights(w: ArrayLike | None, n_rounds: int) -> Array:
-    """Return sample weights (T,); None means 1."""
     if w is None:
         return np.ones(n_rounds)
     return numbers_within("weight", w, (n_rounds,), 0.0, MAX_WEIGHT)
@@ -386,7 +370,6 @@ class Rows(NamedTuple):
         n_classes: int,
         max_weight: float = math.inf,
     ) -> Self:
-        """Check everything and return it as rows."""
         X, lengths = rows_of_contexts(X, n_features)
         classes, soft = labels(y, len(X), n_classes)
         w = weights(weight, len(X))
@@ -394,7 +377,6 @@ class Rows(NamedTuple):
         return cls(X, lengths, classes, soft, w)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return the examples from `start` to before `stop`, not copied."""
         return self.of(slice(start, stop))
 
     @classmethod
@@ -409,7 +391,7 @@ class Rows(NamedTuple):
             Xs, norms, classes, soft, counts = zip(*alike, strict=True)
             columns = np.concatenate(norms), np.concatenate(classes)
             Y = np.concatenate(soft) if is_soft else NO_SOFT_ROWS
-            X = concatenate(Xs) if kind is SparseRows else np.concatenate(Xs)
+            X = sparse.concatenate(Xs) if kind is SparseRows else np.concatenate(Xs)
             batches.append(cls(X, *columns, Y, np.concatenate(counts)))
         return batches
 
@@ -431,7 +413,6 @@ class Rows(NamedTuple):
     def of_arrays(
         cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
     ) -> Self:
-        """Return the rows of `arrays`, checked again."""
         X = arrays.get(f"{prefix}X")
         labels, soft, weights = (arrays[prefix + name] for name in cls._fields[2:])
         rows = cls.checked(

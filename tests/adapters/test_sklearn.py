@@ -87,7 +87,7 @@ def test_fit_is_partial_fit_with_classes_declared(learner, rng):
 
 def test_it_is_the_core_of_the_model(rng):
     X, y = sample(rng)
-    model = OnlinePipeline("folklore", {"lam": 0.3}, n_features=3, n_classes=3, B=4.0)
+    model = OnlinePipeline("folklore", {"lam": 0.3, "B": 4.0}, n_features=3, n_classes=3)
     model.run(X, y)
     estimator = quick(B=4.0, lam=0.3).fit(X, y)
     np.testing.assert_array_equal(estimator.predict_proba(X), model.predict(X))
@@ -464,7 +464,7 @@ def test_every_growing_learner_can_be_chosen(name):
 @pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.growing()}))
 def test_a_learner_that_cannot_grow_is_told_all_classes(name, rng):
     X, y = sample(rng, K=2)
-    twin = OnlinePipeline(name, n_features=3, n_classes=2, B=3.0)
+    twin = OnlinePipeline(name, {"B": 3.0}, n_features=3, n_classes=2)
     twin.run(X, y)
     model = quick(learner=name, B=3.0)
     np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), twin.predict(X))

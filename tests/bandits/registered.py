@@ -73,10 +73,8 @@ HALF = {"exploration": 0.5}
 AGENTS = {
     "banditron": Case(sizes(Banditron, exploration=0.4), weighs=True),
     "newtron": Case(sizes(Newtron, exploration=0.4, beta=0.1), weighs=True),
-    "newtron, diagonal": Case(sizes(Newtron, exploration=0.4, diagonal=True), weighs=True),
     "soba": Case(sizes(Soba, exploration=0.4), weighs=True),
-    "soba, diagonal": Case(sizes(Soba, exploration=0.4, diagonal=True), weighs=True),
-    "gaptron": Case(sizes(Gaptron, exploration=0.2, step=0.5), weighs=True),
+    "gaptron": Case(sizes(Gaptron, exploration=0.9, R=0.3), weighs=True),
     "obama": Case(sizes(Obama, exploration=0.5, **PARTICLES), weighs=True),
     "reduction, folklore": Case(over(Folklore, B3, **HALF)),
     "reduction, folklore, horizon": Case(over(Folklore, B3, horizon=30_000)),

@@ -60,20 +60,15 @@ def test_banditron_takes_the_step_of_the_perceptron(x, y, rng):
 def newtron_estimate(before, after):
     """Delta (K, d), from b and H: both change by multiples of it, and b by H's change of W."""
     H, b = after._H - before._H, after._b - before._b
-    if before.diagonal:
-        return (b + H * before._leader().ravel()).reshape(K, D)
-    reduced = b + H @ (before._Q.T @ before._leader()).ravel()
+    reduced = b + H @ (before._Q.T @ before._W).ravel()
     return before._Q @ reduced.reshape(K - 1, D)
 
 
 @every_label
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_newtron_follows_the_gradient_of_the_log_loss(x, y, diagonal, rng):
+def test_newtron_follows_the_gradient_of_the_log_loss(x, y, rng):
     alpha = 4.0
-    agent = Newtron(
-        n_features=D, n_classes=K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0, diagonal=diagonal
-    )
-    W = trained(agent, rng)._leader()
+    agent = Newtron(n_features=D, n_classes=K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0)
+    W = trained(agent, rng)._W
     assert np.linalg.norm(W) > 0.1
     mean = mean_over_actions(agent, x, y, newtron_estimate)
     gradient = np.outer(softmax(alpha * W @ x) - np.eye(K)[y], x)
@@ -92,16 +87,13 @@ def test_newtron_follows_the_gradient_of_the_log_loss(x, y, diagonal, rng):
 
 def soba_theta(agent):
     """theta = A W."""
-    if agent.diagonal:
-        return agent._W / agent._S
     inverse = np.tril(agent._S) + np.tril(agent._S, -1).T
     return np.linalg.solve(inverse, agent._W.ravel()).reshape(K, D)
 
 
 @every_label
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_soba_steps_from_the_rival_to_the_label(x, y, diagonal, rng):
-    agent = trained(Soba(n_features=D, n_classes=K, exploration=0.3, diagonal=diagonal), rng)
+def test_soba_steps_from_the_rival_to_the_label(x, y, rng):
+    agent = trained(Soba(n_features=D, n_classes=K, exploration=0.3), rng)
     agent._total[0] += 1e6  # far from the skipping rule, which is no estimate
     scores = agent._W @ x
     assert np.abs(scores).max() > 1e-3
@@ -114,7 +106,9 @@ def test_soba_steps_from_the_rival_to_the_label(x, y, diagonal, rng):
 
 @every_label
 def test_gaptron_follows_the_gradient_of_the_loss_in_bits(x, y, rng):
-    agent = trained(Gaptron(n_features=D, n_classes=K, exploration=0.3, step=0.4), rng)
+    agent = Gaptron(n_features=D, n_classes=K, exploration=0.3)
+    agent.step = 0.4
+    trained(agent, rng)
     W = agent._W.copy()
     assert np.abs(W).max() > 0.1
     mean = mean_over_actions(agent, x, y, lambda before, after: before._W - after._W) / 0.4

@@ -23,23 +23,20 @@ LN2 = math.log(2.0)
 
 
 @pytest.mark.parametrize("K", [2, 3, 5])
-@pytest.mark.parametrize("step", [None, 0.7])
 @pytest.mark.parametrize("delay", [0, 5])
-def test_equals_the_dense_twin(K, step, delay, rng):
+def test_equals_the_dense_twin(K, delay, rng):
     d, exploration, R = 3, 0.3, 1.5
-    agent = Gaptron(n_features=d, n_classes=K, exploration=exploration, R=R, step=step)
-    own = exploration * LN2 / (K * R) ** 2
-    twin = DenseGaptron(d, K, exploration, own if step is None else step)
+    agent = Gaptron(n_features=d, n_classes=K, exploration=exploration, R=R)
+    twin = DenseGaptron(d, K, exploration, exploration * LN2 / (K * R) ** 2)
     alongside(agent, twin, rng, contexts(rng, 150, d), delay)
     np.testing.assert_allclose(agent._W, twin.W, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("K", [2, 3, 5])
-@pytest.mark.parametrize("step", [None, 0.7])
-def test_full_information_equals_the_dense_twin(K, step, rng):
+def test_full_information_equals_the_dense_twin(K, rng):
     d, R = 3, 1.5
-    agent = Gaptron(n_features=d, n_classes=K, feedback="full", R=R, step=step)
-    twin = DenseGaptron(d, K, 0.0, LN2 / (2 * K * R**2) if step is None else step)
+    agent = Gaptron(n_features=d, n_classes=K, feedback="full", R=R)
+    twin = DenseGaptron(d, K, 0.0, LN2 / (2 * K * R**2))
     assert agent.exploration == 0.0
     for x in contexts(rng, 150, d):
         np.testing.assert_allclose(agent.policy(x), twin.probabilities(x), rtol=0.0, atol=1e-9)
@@ -52,7 +49,8 @@ def test_full_information_equals_the_dense_twin(K, step, rng):
 def test_labels_may_come_late_by_id_and_in_any_order(rng):
     """All decisions are made at W = 0, where p is uniform."""
     d, K = 2, 3
-    agent = Gaptron(n_features=d, n_classes=K, feedback="full", step=1.0)
+    agent = Gaptron(n_features=d, n_classes=K, feedback="full")
+    agent.step = 1.0
     X, y = contexts(rng, 20, d), rng.integers(0, K, 20)
     for x in X:
         agent.act(x)
@@ -98,7 +96,7 @@ def test_feedback_of_the_other_kind_is_refused_and_changes_nothing():
 
 
 def test_full_information_resumes_exactly(rng, tmp_path):
-    agent = Gaptron(n_features=2, n_classes=3, feedback="full", step=0.5)
+    agent = Gaptron(n_features=2, n_classes=3, feedback="full")
     for x in contexts(rng, 20, 2):
         agent.learn(agent.act(x), int(rng.integers(3)))
     waiting = agent.act([0.3, -0.3])
@@ -126,7 +124,9 @@ def test_exploration_and_step_by_default_by_hand_and_by_horizon():
 def test_learns_an_easy_stream(rng):
     """With a bolder step than the default: chance errs 0.75, this 0.15 +- 0.01 over seeds."""
     X, y = easy_stream(rng, 2000, 4)
-    mistakes = play(Gaptron(n_features=4, n_classes=4, exploration=0.2, step=0.5, seed=rng), X, y)
+    agent = Gaptron(n_features=4, n_classes=4, exploration=0.2, seed=rng)
+    agent.step = 0.5
+    mistakes = play(agent, X, y)
     assert mistakes[1000:].mean() < 0.3
 
 
@@ -170,7 +170,6 @@ def test_a_forced_outcome_moves_towards_the_class():
         ({"feedback": "full", "horizon": 10}, "exploration and horizon are for bandit"),
         ({"D": 0.0}, "D must be a positive number"),
         ({"R": -1.0}, "R must be a positive number"),
-        ({"step": 0.0}, "step must be a positive number"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"max_pending": 0}, "max_pending must be at least 1"),
     ],

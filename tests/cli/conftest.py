@@ -89,6 +89,5 @@ def as_arrays(rows):
 
 
 def standardise(X):
-    """Rows as commands hand them to learners: a constant and columns of unit deviation, norm 1."""
-    Z = np.hstack([np.ones((len(X), 1)), (X - X.mean(axis=0)) / X.std(axis=0)])
-    return Z / np.sqrt(Z.shape[1])
+    """Rows as commands hand them to learners: a constant and columns of unit deviation."""
+    return np.hstack([np.ones((len(X), 1)), (X - X.mean(axis=0)) / X.std(axis=0)])

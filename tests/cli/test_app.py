@@ -32,7 +32,6 @@ def test_help_names_every_option(folklearn, monkeypatch):
     for option in (
         "target",
         "learner",
-        "B",
         "R",
         "lam",
         "gamma",
@@ -77,7 +76,6 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "A row without a label is predicted only",
         "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
-        "Norm of the weights of a class, per standard deviation",
         "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
     ):
         assert sentence in said

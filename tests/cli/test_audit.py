@@ -3,13 +3,13 @@
 import csv
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from folklearn.evaluate.auditing import Certifier
-from folklearn.evaluate.best_linear import best_in_class
-from folklearn.evidence.passes import chunk_rows
+from folklearn.evaluate.regression import logistic_regression
 from folklearn.metrics.scores import score
 from tests.cli.conftest import standardise
 from tests.evaluate.peers import constant, river, vw
@@ -42,9 +42,8 @@ def refused(folklearn):
     return call
 
 
-def expected_certificate(X, y, P, K, B):
-    d = X.shape[1] + 1
-    watcher = Certifier(n_features=d, n_classes=K, B=B * np.sqrt(d))
+def expected_certificate(X, y, P, K):
+    watcher = Certifier(n_features=X.shape[1] + 1, n_classes=K, constant=0)
     watcher.observe_many(standardise(X), y, P)
     return watcher.certificate()
 
@@ -55,22 +54,21 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
     X, y, labels = as_arrays
     P = peer(standardise(X), y, 3)
     names = [form.format(label) for label in labels]
-    outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(P, names), "--B", "5")
+    outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(P, names))
     assert outcome.code == 0
     assert outcome.stdout == ""
-    scores, certificate = score(P, y), expected_certificate(X, y, P, 3, B=5.0)
+    scores, certificate = score(P, y), expected_certificate(X, y, P, 3)
     assert "Audited 300 predictions in " in outcome.stderr
     assert f"average log loss {scores.log_loss:.4f} nats" in outcome.stderr
     assert f"error rate {scores.error_rate:.2%}" in outcome.stderr
     assert f"expected calibration error {scores.calibration_error:.4f}" in outcome.stderr
     assert (
-        "every fixed linear model of the columns (numbers standardised by all rows) with weights "
-        "and constant of norm at most 5 per standard deviation for each class has" in outcome.stderr
+        replace(certificate, models="the columns (numbers standardised by all rows)").in_words()
+        in outcome.stderr
     )
     last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
     assert last_row[0][2] == f"{scores.log_loss:.4f}"
     assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
-    assert "a linear one that learned the same rows online" in outcome.stderr
     assert "counted as" not in outcome.stderr
 
 
@@ -88,7 +86,8 @@ def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
     assert least(run.stderr) == pytest.approx(least(outcome.stderr), rel=1e-3)
     exact = folklearn("audit", pets, *TARGET, "-p", path, "--exact")
     X, y, _ = as_arrays
-    best = best_in_class(standardise(X), y, B=10.0, n_classes=3).loss / len(y)
+    fit = logistic_regression(standardise(X), y, n_classes=3, constant=0)
+    best = (fit.loss + fit.penalty) / len(y)
     assert least(outcome.stderr) <= least(exact.stderr) <= best
     assert least(exact.stderr) == pytest.approx(best, rel=1e-3)  # of four digits
     passes = [line for line in exact.stderr.splitlines() if line.startswith("  pass ")]
@@ -98,7 +97,7 @@ def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
 
 
 def test_threads_print_the_same(folklearn, refused, write_csv, write_predictions, rng):
-    n = chunk_rows(2, 2, 2) + 1000  # more than one thread has something to do
+    n = 40_000  # more than one thread has something to do
     x = rng.normal(size=n).round(3)
     coin = (x + rng.logistic(size=n) > 0).astype(int)
     path = write_csv("many.csv", zip(x, coin, strict=True), columns=("x", "coin"))
@@ -135,10 +134,8 @@ def test_predictions_that_no_linear_model_reaches(folklearn, write_csv, write_pr
     rows = [[repr(rng.normal()), str(rng.integers(2))] for _ in range(500)]
     path = write_csv("coin.csv", rows, columns=("x", "coin"))
     P = [[0.95, 0.05] if row[1] == "0" else [0.05, 0.95] for row in rows]
-    outcome = folklearn(
-        "audit", path, "--target", "coin", "-p", write_predictions(P, ["0", "1"]), "--B", "2"
-    )
-    assert "had a lower loss than every such linear model." in outcome.stderr
+    outcome = folklearn("audit", path, "--target", "coin", "-p", write_predictions(P, ["0", "1"]))
+    assert "a lower loss than every such linear model with its penalty." in outcome.stderr
 
 
 def test_columns_in_any_order_and_beside_others(folklearn, pets, as_arrays, write_predictions, rng):
@@ -178,7 +175,7 @@ def test_the_digits_and_quiet(folklearn, tmp_path):
 def test_the_help_names_every_option(folklearn, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     outcome = folklearn("audit", "--help")
-    for option in ("target", "predictions", "B", "quiet"):
+    for option in ("target", "predictions", "exact", "quiet"):
         assert f"--{option} " in outcome.stdout
 
 
@@ -238,4 +235,4 @@ def test_wrong_options(refused, pets, as_arrays, write_predictions):
     path = write_predictions(None, as_arrays[2], third())
     assert "--predictions is needed" in refused(pets, *TARGET)
     assert "Name it: --target COLUMN" in refused(pets, "-p", path)
-    assert "--B must be a positive number" in refused(pets, *TARGET, "-p", path, "--B", "-1")
+    assert "No such option: --B" in refused(pets, *TARGET, "-p", path, "--B", "-1")

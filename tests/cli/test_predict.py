@@ -19,7 +19,7 @@ from tests.cli.test_run import read_predictions
 FEATURES = ["weight (kg)", "größe [red]", "age"]
 
 
-FOLKLORE = ["--learner", "folklore", "--B", "5"]
+FOLKLORE = ["--learner", "folklore"]
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_file_that_is_not_there(refused, tmp_path):
     assert refused("--load", tmp_path / "no") == f"there is no file {tmp_path / 'no'}"
 
 
-@pytest.mark.parametrize("option", ["--B", "--R", "--lam", "--gamma"])
+@pytest.mark.parametrize("option", ["--R", "--lam", "--gamma"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e200"])
 def test_parameters_must_be_positive_and_sane(refused, option, value):
     # The file is not there: parameters are looked at before anything is read.
@@ -139,7 +139,8 @@ def test_a_device_without_pytorch(refused, refusal, pets, saved, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--B", "ten"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]]
+    "arguments",
+    [["--R", "ten"], ["--B", "3"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]],
 )
 def test_wrong_options(refused, arguments):
     refused(*arguments)
@@ -169,8 +170,8 @@ def test_a_plot_without_matplotlib(refused, pets, tmp_path, monkeypatch):
 
 
 def test_a_saved_model_keeps_its_settings(refused, pets, saved):
-    assert refused(pets, *TRAINED, "--load", saved, "--B", "3") == (
-        "--B cannot be combined with --load: a saved model keeps its settings"
+    assert refused(pets, *TRAINED, "--load", saved, "--R", "3") == (
+        "--R cannot be combined with --load: a saved model keeps its settings"
     )
 
 
@@ -184,9 +185,9 @@ def test_a_saved_model_keeps_its_learner(refused, pets, saved):
     ("name", "option", "sentence"),
     [
         ("auto", "gamma", "auto needs no gamma; choose --learner folklore"),
-        ("ogd", "lam", "ogd takes no --lam; its options are --B and --R"),
-        ("laplace", "R", "laplace takes no --R; its options are --B and --lam"),
-        ("gaf", "memory", "gaf takes no --memory; its options are --B and --R and --lam"),
+        ("ogd", "lam", "ogd takes no --lam; its options are --R"),
+        ("laplace", "R", "laplace takes no --R; its options are --lam"),
+        ("gaf", "memory", "gaf takes no --memory; its options are --R and --lam"),
     ],
 )
 def test_an_option_that_the_learner_does_not_take(refused, name, option, sentence):

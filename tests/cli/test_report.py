@@ -35,8 +35,8 @@ def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
     text = report.read_text(encoding="utf-8")
     assert headings(report)[0] == "Audit of preds.csv"
     assert "Lower bound: every fixed linear model of the columns" in text
-    assert "A linear model that learned the same rows on line" in text
-    assert "lower bound for linear models of norm up to" in text
+    assert "In hindsight: a logistic regression of the columns" in text
+    assert "lower bound for linear models with their penalty" in text
 
 
 def test_predictions_alone_are_reported_without_a_proof(folklearn, refusal, pets, tmp_path):

@@ -36,10 +36,13 @@ def table_rows(stderr):
 
 def test_predictions_are_those_of_the_library(folklearn, pets, as_arrays, rows, tmp_path):
     X, y, labels = as_arrays
-    outcome = folklearn("run", pets, *TARGET, *FOLKLORE, "--B", "4", "-p", tmp_path / "p.csv")
+    outcome = folklearn("run", pets, *TARGET, *FOLKLORE, "-p", tmp_path / "p.csv")
     assert outcome.code == 0
     assert outcome.stdout == ""
-    learner = Folklore(n_features=4, n_classes=3, B=8.0)  # 4 a deviation, rows are halved
+    learner = Folklore(
+        n_features=4,
+        n_classes=3,
+    )
     expected = learner.run(OnlineScaler(n_features=3).learn_transform(X), y)
     lines, found, P = read_predictions((tmp_path / "p.csv").read_text("utf-8"))
     assert found == list(dict.fromkeys(row[-1] for row in rows))  # as they appear
@@ -100,7 +103,7 @@ def test_verbose_tells_everything(folklearn, pets, tmp_path):
     assert int(found[2]) == len(model.experts)
     assert found[1] in found[3]
     assert re.search(
-        r"Certificate: every fixed linear model .* of norm at most 5 per standard deviation for",
+        r"Certificate: every fixed linear model .*, its penalty \(C = 1\) counted \(regret bound",
         said,
     )
     assert "Learner: auto, R=1: second order, all pairs of classes, of 3 scaled features" in said
@@ -128,11 +131,11 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
 
 
 def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
-    settings = ["--B", "3", "--R", "2", "--lam", "0.7", "--gamma", "0.01", "--verbose"]
+    settings = ["--R", "2", "--lam", "0.7", "--gamma", "0.01", "--verbose"]
     outcome = folklearn("run", pets, *TARGET, *settings, "--save", tmp_path / "m")
     learner = load(tmp_path / "m").pipeline.learner
-    assert (learner.B, learner.R, learner.lam, learner.gamma) == (6.0, 2.0, 0.7, 0.01)
-    assert "Learner: Folklore, B=6, R=2, lam=0.7, gamma=0.01, of " in outcome.stderr
+    assert (learner.R, learner.lam, learner.gamma) == (2.0, 0.7, 0.01)
+    assert "Learner: Folklore, B=10, R=2, lam=0.7, gamma=0.01, of " in outcome.stderr
     said = folklearn("run", pets, *TARGET, "--R", "2", "--verbose").stderr
     assert "auto, R=2: second order" in said
 
@@ -152,14 +155,15 @@ def test_the_digits_need_no_file(folklearn):
     assert float(rows[-1][1]) < 0.5
     assert re.search(
         r"Lower bound: every fixed linear model of the columns .* has an average log loss of at "
-        r"least 0\.\d+ on these rows; this model had 0\.\d+",
+        r"least 0\.\d+ on these rows, its penalty \(C = 1\) counted; this model had 0\.\d+",
         outcome.stderr,
     )
 
 
-def test_a_short_run_admits_that_nothing_is_proven_yet(folklearn, write_csv, rows):
+def test_a_short_run_has_a_bound_by_the_penalty(folklearn, write_csv, rows):
     path = write_csv("short.csv", rows[:4])
-    assert "There is no useful lower bound yet" in folklearn("run", path, *TARGET).stderr
+    said = folklearn("run", path, *TARGET).stderr
+    assert 0.0 < float(re.search(r"of at least (0\.\d+) on these rows, its penalty", said)[1]) < 0.7
 
 
 def test_the_bound_does_not_depend_on_the_learner(folklearn, pets, tmp_path):

@@ -12,25 +12,26 @@ from folklearn.model.summary import describe_claims
 
 
 def certificate(loss, regret_bound, **more):
-    return Certificate(loss=loss, regret_bound=regret_bound, B=10.0, n_rounds=100, **more)
+    return Certificate(loss=loss, regret_bound=regret_bound, C=1.0, n_rounds=100, **more)
 
 
-MODELS = "linear model of the features as given with row norms at most 10"
+MODELS = "linear model of the features as given"
+WITH_PENALTY = "on these rows, its penalty (C = 1) counted"
 
 
 def test_the_plain_sentence():
     assert certificate(80.0, 30.0).in_words() == (
-        f"Lower bound: every fixed {MODELS} has an average log loss of at least 0.5 on these rows; "
-        "this model had 0.8000, each row predicted before its label was known, so that none of "
-        "them is better by more than 0.3."
+        f"Lower bound: every fixed {MODELS}, whatever its weights, has an average log loss of at "
+        f"least 0.5 {WITH_PENALTY}; this model had 0.8000, each row predicted before its label was "
+        "known, so that none of them is better by more than 0.3."
     )
-    words = certificate(80.0, 30.0, norm=12.0).in_words(weight=200.0)
-    assert "at least 0.25 on these rows; this model had 0.4000" in words
-    assert words.endswith("Its own weights have the norm 12 now, which is outside of that class.")
-    beaten = certificate(80.0, -20.0, models="model of some kind").in_words()
+    words = certificate(80.0, 30.0).in_words(weight=200.0)
+    assert f"at least 0.25 {WITH_PENALTY}; this model had 0.4000" in words
+    beaten = certificate(80.0, -20.0, models="columns of some kind").in_words()
     assert beaten == (
-        "Lower bound: every fixed model of some kind has an average log loss of at least 1 on "
-        "these rows; this model had 0.8000, each row predicted before its label was known."
+        "Lower bound: every fixed linear model of columns of some kind, whatever its weights, has "
+        f"an average log loss of at least 1 {WITH_PENALTY}; this model had 0.8000, each row "
+        "predicted before its label was known."
     )
     assert certificate(80.0, 80.0).in_words().startswith("There is no useful lower bound yet")
     assert describe_claims(Model()) == ["Nothing is proven before there is a second class."]
@@ -40,7 +41,7 @@ def test_the_plain_sentence():
 
 def test_a_certificate_names_its_models():
     assert certificate(80.0, 30.0).in_full() == (
-        f"Certificate: every fixed {MODELS} has an average log loss of at least 0.5 on these rows "
+        f"Certificate: every fixed {MODELS} has an average log loss of at least 0.5 {WITH_PENALTY} "
         "(regret bound 0.3 per round, 30 in total)."
     )
 

@@ -7,7 +7,9 @@ from sklearn.linear_model import LogisticRegression
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Regression, logistic_regression
-from folklearn.evaluate.regression import MAX_CONSTANT_NORM
+from folklearn.evaluate.regression import regress
+from folklearn.evidence.lower_bound import CONSTANT_PENALTY
+from folklearn.evidence.passes import passes_over
 
 
 def stream(rng, T=300, d=4, K=3, separable=False):
@@ -19,12 +21,13 @@ def stream(rng, T=300, d=4, K=3, separable=False):
 
 
 def objective(X, Y, weights, W, C):
-    """Straight from the definition, in long double; the constant, column 0, is free."""
+    """Straight from the definition, in long double; the constant is column 0."""
     Z = (X @ W.T).astype(np.longdouble)
     Z -= Z.max(axis=1, keepdims=True)
     losses = np.log(np.exp(Z).sum(axis=1)) - (Y * Z).sum(axis=1)
     tau = (2.0 if len(W) == 2 else 1.0) / C
-    return float(weights @ losses) + 0.5 * tau * float((W[:, 1:] ** 2).sum())
+    squares = (W[:, 1:] ** 2).sum() + CONSTANT_PENALTY * (W[:, 0] ** 2).sum()
+    return float(weights @ losses) + 0.5 * tau * float(squares)
 
 
 @pytest.mark.parametrize("K", [2, 3, 5])
@@ -71,27 +74,27 @@ def test_the_bound_holds_wherever_the_search_stops(rng, K):
     )
 
 
-def test_free_constants_are_below_the_bound_only_beyond_the_stated_norm():
-    """One class all but once: the best constant is large, and the penalty on it is taken off."""
+def test_a_constant_is_hardly_penalised():
+    """One class all but once: the best constant is large, and costs next to nothing."""
     X, y = np.ones((20_000, 1)), np.zeros(20_000, int)
     y[0] = 1
     found = logistic_regression(X, y, n_classes=2, constant=0)
     b = np.log(19_999.0)
-    exact = 20_000 * np.log1p(np.exp(-b)) + b
-    assert b < MAX_CONSTANT_NORM
+    exact = 20_000 * np.log1p(np.exp(-b)) + b + 0.5 * CONSTANT_PENALTY * b**2
     assert found.at_least <= exact
     assert found.at_least == pytest.approx(exact, abs=2e-3)
-    assert found.penalty == 0.0
+    assert found.penalty == pytest.approx(0.5 * CONSTANT_PENALTY * b**2, rel=1e-2)
 
 
-def test_the_penalty_of_constants_is_taken_off_the_bound():
-    """A class that never comes: constants of the stated norm leave the entropy of the others."""
-    X, y = np.ones((10, 1)), np.arange(10) % 2
-    found = logistic_regression(X, y, n_classes=3, constant=0, tol=1e-9)
-    W = MAX_CONSTANT_NORM / np.sqrt(6.0) * np.array([1.0, 1.0, -2.0])
-    exact = 10.0 * (np.log(np.exp(W).sum()) - W[0])
-    assert np.linalg.norm(W) == pytest.approx(MAX_CONSTANT_NORM)
-    assert exact - 1e-4 < found.at_least <= exact
+def test_every_pass_is_reported(rng):
+    X, y = stream(rng)
+    sizes, passes = {"n_features": X.shape[1], "n_classes": 3}, []
+    found = regress(passes_over(X, y, None, **sizes), **sizes, report=passes.append)
+    assert [one.number for one in passes] == list(range(1, len(passes) + 1))
+    assert all(one.at_least <= found.loss + found.penalty for one in passes)
+    assert passes[-1].gap == pytest.approx(found.gap)
+    again = regress(passes_over(X, y, None, **sizes), **sizes, start=found.W, most_passes=2)
+    assert again.at_least == pytest.approx(found.at_least, rel=1e-5)
 
 
 def test_sparse_rows_and_rows_without_weight(rng):

@@ -1,5 +1,6 @@
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -150,3 +151,33 @@ def test_hessian_dominance_fails_for_three_classes():
             left = np.outer(shifted, shifted) - np.outer(symmetric_gradient, symmetric_gradient)
             needed = (v @ left @ v) / (v @ hessian @ v)
             assert needed == pytest.approx(0.5 * math.exp(BR) + 1.0, rel=1e-6)
+
+
+def test_the_exact_constant_for_two_classes_is_at_the_far_end(rng):
+    """min over |l| <= L is at l = L for m >= 0, and 1/2 is valid when m is outside the reach."""
+    m, L = rng.uniform(0, 40, size=400), 10.0 ** rng.uniform(-2, 2, size=400)
+    there, back = reference.ratio(m, L), reference.ratio(m, -L)
+    outside = m >= L
+    assert (np.minimum(there, back)[outside] >= 0.5 - 1e-12).all()
+    assert (there[~outside] <= back[~outside] * (1 + 1e-10)).all()
+
+
+def test_the_curvature_constants_are_below_their_definitions(rng):
+    """In 50 digits, with the shrinking that pays for the rounding of the point of expansion."""
+    for L in 10.0 ** rng.uniform(-3, 3, size=20):
+        with mp.workdps(60 + int(L)):
+            far = mp.mpf(float(L))
+            least = min(_ratio(far * k / 200, far) for k in range(200))
+        assert curvature.gamma_star_below(L) <= least
+    for _ in range(300):
+        m, L = rng.uniform(0, 60), 10.0 ** rng.uniform(-4, 2)
+        with mp.workdps(120):
+            truth = min(_ratio(mp.mpf(m), mp.mpf(L)), _ratio(mp.mpf(m), -mp.mpf(L)), mp.mpf("0.5"))
+        assert curvature.binary_exact(m, L) <= truth
+
+
+def _ratio(m, far):
+    gap = far - m
+    s = 1 / (1 + mp.exp(-m))
+    top = mp.log1p(mp.exp(far)) - mp.log1p(mp.exp(m)) - s * gap
+    return top / (s * (1 - s) * gap**2)

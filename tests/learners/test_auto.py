@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import auto, best_in_class, load, synthetic
+from folklearn.evaluate import logistic_regression
 from folklearn.kernels import experts
 from tests.learners.streams import mixed_stream
 from tests.reference.auto import DenseAuto
@@ -46,7 +47,6 @@ def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
     assert len(whole.experts) < len(auto(n_features=4, n_classes=3).experts)
     assert [e.name for e in whole.experts] == [e.name for e in one_by_one.experts]
     assert sum(expert.weight for expert in whole.experts) == pytest.approx(1.0)
-    assert any("class B = 10" in expert.name for expert in whole.experts)
     resumed.run(X[:4090], y[:4090])
     resumed.save(tmp_path / "auto.folk")
     assert np.array_equal(load(tmp_path / "auto.folk").run(X[4090:], y[4090:]), P[4090:])
@@ -101,22 +101,22 @@ def test_without_the_worst_case_there_is_no_folklore(tmp_path):
     assert np.array_equal(resumed.run(X[200:], y[200:]), model.run(X[200:], y[200:]))
 
 
-def test_certifies_every_smaller_class_and_says_why_not_a_larger_one():
+def test_certifies_every_linear_model():
     X, y = synthetic.stochastic(1, 900, d=3, K=3)
-    model = auto(n_features=3, n_classes=3, B=(10.0, 40.0))
+    model = auto(n_features=3, n_classes=3)
     model.run(X, y)
-    for B in (2.0, 10.0, 25.0, 40.0):
-        certificate = model.certificate(B=B)
-        best = best_in_class(X, y, B=B, n_classes=3).loss
-        assert best - 0.02 * 900 <= certificate.best_linear_at_least <= best
-    assert not model.certificate(B=41.0).valid
-    assert model.certificate().B == 10.0
+    best = logistic_regression(X, y, n_classes=3)
+    certificate = model.certificate()
+    assert certificate.C == 1.0
+    assert 0.999 * best.at_least <= certificate.best_linear_at_least <= best.loss + best.penalty
+    assert model.certificate(best.W).best_linear_at_least <= best.loss
+    assert not auto(n_features=3, n_classes=3, certify=False).certificate().valid
 
 
 def test_the_unit_of_the_features_does_not_matter():
     X, y = synthetic.stochastic(2, 400, d=3, K=3)
     near = auto(n_features=3, n_classes=3).run(X, y)
-    far = auto(n_features=3, n_classes=3, R=8.0, B=10.0 / 8.0).run(8.0 * X, y)
+    far = auto(n_features=3, n_classes=3, R=8.0).run(8.0 * X, y)
     np.testing.assert_allclose(far, near, atol=1e-5)  # the weakest ridges are ill-conditioned
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
 import folklearn
 from folklearn import ClassGaussians, Mixture, Ogd
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate import logistic_regression
 from folklearn.serialization import Record
-from tests.learners.streams import mixed_stream
+from tests.learners.streams import loss_with_penalty, mixed_stream
 from tests.reference.class_blocks import DenseClassBlocks
 from tests.reference.loss import log_loss
 
@@ -44,9 +44,9 @@ def test_equals_the_dense_twin(K, kind, ridge, seed):
     np.testing.assert_allclose(model.coef(), twin.W, atol=1e-9)
     inverse = np.linalg.inv(twin.precisions)
     np.testing.assert_allclose(covariances(model), inverse, atol=1e-9 * np.abs(inverse).max())
-    certificate = model.certificate(B=1.0)
+    certificate = model.certificate()
     assert certificate.loss == pytest.approx(twin.loss, abs=1e-9)
-    assert certificate.best_linear_at_least == pytest.approx(max(twin.least(1.0), 0.0), abs=1e-9)
+    assert certificate.best_linear_at_least == pytest.approx(twin.least(), rel=1e-9, abs=1e-9)
     assert model.n_unsolved == 0
 
 
@@ -80,31 +80,16 @@ def total_loss(W, X, Y, weight):
     return float(weight @ (logsumexp(Z, axis=1) - (Y * Z).sum(axis=1)))
 
 
-def a_good_model(X, Y, weight, K, B):
-    """Near the best of row norms at most B, found by SciPy; any W will do for what is tested."""
-    d = X.shape[1]
-
-    def objective(flat):
-        W = flat.reshape(K, d)
-        lam = 1e-3 * weight.sum() / B**2
-        gradient = (weight[:, None] * (softmax(X @ W.T, axis=1) - Y)).T @ X + 2 * lam * W
-        return total_loss(W, X, Y, weight) + lam * (W**2).sum(), gradient.ravel()
-
-    W = minimize(objective, np.zeros(K * d), jac=True, method="L-BFGS-B").x.reshape(K, d)
-    return W / np.maximum(1.0, np.linalg.norm(W, axis=1, keepdims=True) / B)
-
-
 @given(
     d=st.integers(1, 5),
     K=st.integers(2, 12),
     T=st.integers(1, 80),
-    B=st.sampled_from([0.01, 1.0, 10.0, 300.0]),
     size=st.sampled_from([1e-3, 1.0, 100.0]),
     labels=st.sampled_from(["model", "noise", "one class", "soft"]),
     weighted=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_no_model_beats_the_certificate(d, K, T, B, size, labels, weighted, seed):
+def test_no_model_beats_the_certificate(d, K, T, size, labels, weighted, seed):
     rng = np.random.default_rng(seed)
     X = size * rng.normal(size=(T, d)) / math.sqrt(d)
     y = np.argmax(X @ rng.normal(size=(d, K)) * 4.0 / size + rng.gumbel(size=(T, K)), axis=1)
@@ -116,19 +101,16 @@ def test_no_model_beats_the_certificate(d, K, T, B, size, labels, weighted, seed
     weight = rng.choice([0.0, 0.01, 1.0, 30.0, 1000.0], size=T) if weighted else np.ones(T)
     model = ClassGaussians(n_features=d, n_classes=K, R=size)
     model.run(X, Y if labels == "soft" else y, weight=weight)
-    floor = model.certificate(B=B)
+    floor = model.certificate()
     assert floor.valid
-    assert floor.B == B
-    best = a_good_model(X, Y, weight, K, B)
+    best = logistic_regression(X, Y, n_classes=K, weight=weight).W
     members = [np.zeros((K, d)), best, model.coef()]
-    members += [rng.normal(size=(K, d)) * B / math.sqrt(d) for _ in range(5)]
+    members += [rng.normal(size=(K, d)) * norm for norm in (0.01, 1.0, 10.0, 300.0)]
     for W in members:
-        inside = W / np.maximum(1.0, np.linalg.norm(W, axis=1, keepdims=True) / B)
-        loss = total_loss(inside, X, Y, weight)
-        slack = 1e-12 * (abs(loss) + weight @ np.abs(X).sum(axis=1) * np.abs(inside).max())
-        assert floor.best_linear_at_least <= loss + slack
-        one = model.certificate(inside)
-        assert floor.best_linear_at_least - slack <= one.best_linear_at_least <= loss + slack
+        loss = total_loss(W, X, Y, weight)
+        slack = 1e-12 * (abs(loss) + weight @ np.abs(X).sum(axis=1) * np.abs(W).max())
+        assert floor.best_linear_at_least <= loss_with_penalty(W, X, Y, weight) + slack
+        assert model.certificate(W).best_linear_at_least <= loss + slack
 
 
 def test_the_certificate_proves_something(rng):
@@ -136,18 +118,19 @@ def test_the_certificate_proves_something(rng):
     X, y = rng.normal(size=(T, d)) / 2.0, rng.integers(0, K, T)
     model = ClassGaussians(n_features=d, n_classes=K)
     model.run(X, y)
-    certificate = model.certificate(B=0.3)
-    assert 0.9 * T * math.log(K) < certificate.best_linear_at_least < T * math.log(K)
-    assert model.certificate().B == 10.0
+    certificate = model.certificate()
+    assert 0.5 * T * math.log(K) < certificate.best_linear_at_least < T * math.log(K)
+    assert certificate.C == 1.0
 
 
-def test_a_mixture_asks_it_for_any_class(rng):
+def test_a_mixture_has_its_certificate(rng):
     sizes = {"n_features": 3, "n_classes": 4}
     mixture = Mixture([ClassGaussians(**sizes), Ogd(**sizes)])
     mixture.run(rng.normal(size=(50, 3)), rng.integers(0, 4, 50))
-    for B in (0.1, 10.0, 1e4):
-        assert mixture.certificate(B=B).valid
-    assert mixture.certificate(np.full((4, 3), 20.0)).valid
+    for W in (None, np.full((4, 3), 5.0)):
+        own, mixed = mixture.experts[0].certificate(W), mixture.certificate(W)
+        assert (mixed.C, mixed.penalty) == (own.C, own.penalty)
+        assert mixed.best_linear_at_least == pytest.approx(own.best_linear_at_least)
 
 
 def test_the_state_has_the_size_that_was_expected():
@@ -168,8 +151,8 @@ def test_a_late_feature_was_always_zero(rng):
         np.testing.assert_array_equal(late.to_record().arrays[part], array)
 
 
-def test_the_certificate_after_growth_says_what_it_covers_and_is_true(rng, tmp_path):
-    d, B = 2, 3.0
+def test_the_certificate_after_growth_is_true(rng, tmp_path):
+    d = 2
     model = ClassGaussians(n_features=d, n_classes=2)
     played = []
     for K in (2, 4, 5):
@@ -178,17 +161,14 @@ def test_the_certificate_after_growth_says_what_it_covers_and_is_true(rng, tmp_p
             x, y = rng.normal(size=d), int(rng.integers(K))
             model.update(x, y)
             played.append((x, y, K))
-    certificate = model.certificate(B=B)
-    assert "from 2 to 5" in certificate.scope
+    certificate = model.certificate()
     for _ in range(50):
-        W = rng.normal(size=(5, d))
-        W *= B * rng.random() / np.linalg.norm(W, axis=1).max()
+        W = 3.0 * rng.random() * rng.normal(size=(5, d))
         loss = sum(log_loss(W[:K] @ x, y) for x, y, K in played)
         assert loss >= model.certificate(W).best_linear_at_least
-        assert loss >= certificate.best_linear_at_least
+        assert loss + 0.5 * (W**2).sum() >= certificate.best_linear_at_least
     model.save(tmp_path / "grown")
-    assert folklearn.load(tmp_path / "grown").certificate(B=B) == certificate
-    assert not ClassGaussians(n_features=2, n_classes=2).grown(n_classes=4).certificate().scope
+    assert folklearn.load(tmp_path / "grown").certificate() == certificate
 
 
 @given(
@@ -286,15 +266,10 @@ def test_records_that_cannot_be_used():
     record = ClassGaussians(n_features=2, n_classes=3).to_record()
     with pytest.raises(StateFileError, match="bad configuration: ridge must be"):
         ClassGaussians.from_record(Record("ClassGaussians", {**record.config, "ridge": 0}, {}))
-    config = {**record.config, "first_classes": 7}
-    with pytest.raises(StateFileError, match="bad number of first classes"):
-        ClassGaussians.from_record(Record("ClassGaussians", config, record.arrays))
 
 
 def test_certificates_that_cannot_be_asked_for():
     model = ClassGaussians(n_features=2, n_classes=3)
-    with pytest.raises(InvalidInputError, match="W or B, not both"):
-        model.certificate(np.zeros((3, 2)), B=1.0)
     with pytest.raises(InvalidInputError, match=r"W has shape \(2, 3\)"):
         model.certificate(np.zeros((2, 3)))
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from folklearn import Leader, best_in_class, load, synthetic
+from folklearn import Leader, auto, load, synthetic
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate import logistic_regression
+from folklearn.evidence import evidence as evidence_module
 from folklearn.kernels import leaders
-from folklearn.kernels.evidence import CONSTANT
 from folklearn.kernels.quadratic import matrix
-from tests.learners.streams import mixed_stream
+from tests.learners.streams import loss_with_penalty, mixed_stream
 from tests.reference.leader import DenseLeader
 
 SHAPES = [(1, 2), (4, 2), (3, 3), (5, 4), (2, 6)]
@@ -18,69 +19,80 @@ SHAPES = [(1, 2), (4, 2), (3, 3), (5, 4), (2, 6)]
 @pytest.mark.parametrize(("d", "K"), SHAPES)
 def test_equals_the_dense_leader(d, K, kind):
     X, Y, weight = mixed_stream(d + 10 * K, 120, d, K, kind)
-    slow = DenseLeader(d, K, (0.3, 0.01), 10.0, kept=50)
+    slow = DenseLeader(d, K, (0.3, 0.01), kept=50)
     fast = Leader(n_features=d, n_classes=K, ridges=(0.3, 0.01), kept=50)
     P = fast.run(X, Y, weight=weight)
     np.testing.assert_allclose(P, slow.run(X, Y, weight), atol=1e-9)
-    for e in range(3):
+    for e in range(2):
         np.testing.assert_allclose(fast._state.model(e), slow.W[e], rtol=1e-7, atol=1e-8)
 
 
-def test_its_sums_are_those_of_the_dense_leader():
+def test_its_sum_is_that_of_the_dense_leader():
     X, Y, weight = mixed_stream(3, 150, 3, 3, "hard")
-    slow = DenseLeader(3, 3, (0.1,), 2.0, kept=40)
+    slow = DenseLeader(3, 3, (0.1,), kept=40)
     slow.run(X, Y, weight)
-    fast = Leader(n_features=3, n_classes=3, ridges=(0.1,), B=2.0, kept=40)
+    fast = Leader(n_features=3, n_classes=3, ridges=(0.1,), kept=40)
     fast.run(X, Y)
     state = fast._state.like()
     leaders.flush(state.memo, state.plan)
-    for place, twin in enumerate((slow.sum, slow.evidence)):
-        sums = state.quadratic(place)
-        near = (1e-8, 1e-4)[place]  # the curvature of the class comes from a table
-        np.testing.assert_allclose(sums.G.ravel(), twin.g, atol=near)
-        np.testing.assert_allclose(matrix(sums.blocks(), len(sums.G)), twin.A, atol=near)
-        assert sums.totals[CONSTANT] == pytest.approx(twin.c, rel=near)
+    sums = state.quadratic(0)
+    np.testing.assert_allclose(sums.G.ravel(), slow.sum.g, atol=1e-8)
+    np.testing.assert_allclose(matrix(sums.blocks(), len(sums.G)), slow.sum.A, atol=1e-8)
     assert fast.evidence().n_rounds == 150
 
 
-def test_while_all_rows_are_kept_the_certificate_is_exact():
+@pytest.mark.parametrize("kind", ["hard", "soft", "weighted"])
+@pytest.mark.parametrize(("d", "K"), SHAPES)
+def test_no_model_is_better_than_what_is_certified(d, K, kind, monkeypatch):
+    monkeypatch.setattr(evidence_module, "KEPT_ROWS", 100)
+    monkeypatch.setattr(evidence_module, "SETTLED_ROWS", 50)
+    X, Y, weight = mixed_stream(d + K, 600, d, K, kind)
+    model = Leader(n_features=d, n_classes=K)
+    model.run(X, Y, weight=weight)
+    certificate = model.certificate()
+    best = logistic_regression(X, Y, n_classes=K, weight=weight)
+    least = best.loss + best.penalty
+    assert (certificate.C, certificate.n_rounds, certificate.loss) == (1.0, 600, model.loss)
+    assert 0.9 * least < certificate.best_linear_at_least <= least
+    rng = np.random.default_rng(0)
+    for W in (best.W, np.zeros((K, d)), rng.normal(size=(K, d)), 30.0 * rng.normal(size=(K, d))):
+        own = loss_with_penalty(W, X, Y, weight)
+        assert certificate.best_linear_at_least <= own * (1.0 + 1e-12)
+        penalty = own - loss_with_penalty(W, X[:0], Y[:0], weight[:0])
+        assert model.certificate(W).best_linear_at_least <= penalty * (1.0 + 1e-12)
+
+
+def test_while_all_rows_wait_the_certificate_is_exact():
     X, y = synthetic.stochastic(1, 400, d=4, K=3)
     model = Leader(n_features=4, n_classes=3)
     model.run(X, y)
-    best = best_in_class(X, y, B=10.0, n_classes=3)
-    assert best.loss - 1e-3 <= model.certificate().best_linear_at_least <= best.loss
+    best = logistic_regression(X, y, n_classes=3, tol=1e-9)
+    least = best.loss + best.penalty
+    assert least - 1e-3 <= model.certificate().best_linear_at_least <= least
 
 
-@pytest.mark.parametrize("B", [1.0, 5.0, 10.0])
-def test_one_sum_certifies_every_smaller_class(B):
-    X, y = synthetic.stochastic(2, 600, d=3, K=3)
-    model = Leader(n_features=3, n_classes=3)
-    model.run(X, y)
-    certificate = model.certificate(B=B)
-    assert certificate.valid
-    assert certificate.best_linear_at_least <= best_in_class(X, y, B=B, n_classes=3).loss
+def test_without_evidence_nothing_is_proven_and_nothing_else_changes(tmp_path):
+    X, y = synthetic.stochastic(2, 300, d=3, K=3)
+    model, bare = (
+        Leader(n_features=3, n_classes=3),
+        Leader(n_features=3, n_classes=3, certify=False),
+    )
+    assert np.array_equal(model.run(X, y), bare.run(X, y))
+    assert "certify=True" in bare.certificate().reason
+    assert bare.certificate().loss == model.loss
+    assert bare.n_bytes < model.n_bytes
+    with pytest.raises(InvalidInputError, match="certify=True"):
+        bare.evidence()
+    bare.save(tmp_path / "bare")
+    assert not load(tmp_path / "bare").certificate().valid
 
 
-def test_a_larger_class_must_be_declared():
+def test_evidence_is_a_copy():
     model = Leader(n_features=2, n_classes=2)
     model.update([1.0, 0.0], 1)
-    certificate = model.certificate(B=30.0)
-    assert not certificate.valid
-    assert "construct the learner with that B" in certificate.reason
-    with pytest.raises(InvalidInputError, match="larger than the classes"):
-        model.evidence(B=30.0)
-    both = Leader(n_features=2, n_classes=2, B=(10.0, 30.0))
-    both.update([1.0, 0.0], 1)
-    assert both.certificate(B=30.0).valid
-    assert both.certificate().B == 10.0
-
-
-def test_one_model_is_certified_at_least_as_tightly_as_its_class():
-    X, y = synthetic.stochastic(3, 500, d=3, K=2)
-    model = Leader(n_features=3, n_classes=2)
-    model.run(X, y)
-    W = best_in_class(X, y, B=10.0, n_classes=2).W
-    assert model.certificate(W).regret_bound <= model.certificate().regret_bound + 1e-3
+    evidence = model.evidence()
+    model.update([1.0, 0.0], 0)
+    assert (evidence.n_rounds, model.evidence().n_rounds) == (1, 2)
 
 
 def test_evidence_of_two_leaders_adds_up():
@@ -91,8 +103,25 @@ def test_evidence_of_two_leaders_adds_up():
         model.run(X[rows], y[rows])
         halves.append(model.evidence())
     both = halves[0] + halves[1]
+    best = logistic_regression(X, y, n_classes=3)
     assert both.n_rounds == 800
-    assert 0.9 * 800 * 0.3 < both.lower_bound() <= best_in_class(X, y, B=10.0, n_classes=3).loss
+    assert 0.99 * best.at_least < both.lower_bound() <= best.loss + best.penalty
+
+
+@pytest.mark.parametrize("make", [Leader, auto])
+def test_any_portions_leave_the_same_bytes(make, monkeypatch):
+    monkeypatch.setattr(evidence_module, "KEPT_ROWS", 100)
+    monkeypatch.setattr(evidence_module, "SETTLED_ROWS", 50)
+    X, y = synthetic.stochastic(5, 700, d=3, K=3)
+    whole, parts, loop = (make(n_features=3, n_classes=3) for _ in range(3))
+    whole.run(X, y)
+    for start in range(0, 700, 33):
+        parts.run(X[start : start + 33], y[start : start + 33])
+        parts.certificate()
+    for t, (x, label) in enumerate(zip(X, y, strict=True)):
+        loop.update(x, label)
+        loop = load(loop.to_bytes()) if t == 444 else loop
+    assert whole.to_bytes() == parts.to_bytes() == loop.to_bytes()
 
 
 def test_a_leader_that_forgets_follows_a_change():
@@ -112,11 +141,9 @@ def test_a_leader_that_forgets_follows_a_change():
 
 def test_what_makes_no_leader_is_refused():
     with pytest.raises(InvalidInputError, match="needs a ridge"):
-        Leader(n_features=2, n_classes=2, ridges=(), B=None)
+        Leader(n_features=2, n_classes=2, ridges=())
     with pytest.raises(InvalidInputError, match="ridges"):
         Leader(n_features=2, n_classes=2, ridges=(0.0,))
-    with pytest.raises(InvalidInputError, match="twice"):
-        Leader(n_features=2, n_classes=2, B=(10.0, 10.0))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +154,9 @@ def test_what_makes_no_leader_is_refused():
         lambda config: config.update(ridges=[0.1, 0.2]),
         lambda config: config.update(memory=300),
         lambda config: config.update(room=5000),
-        lambda config: config.update(first_classes=1),
+        lambda config: config.update(certify=False),
+        lambda config: config.pop("evidence"),
+        lambda config: config["evidence"]["config"].update(n_classes=2),
     ],
 )
 def test_a_damaged_record_is_refused(damage):

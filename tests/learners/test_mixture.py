@@ -10,6 +10,7 @@ import folklearn
 from folklearn import (
     Aioli,
     Certificate,
+    ClassGaussians,
     Folklore,
     Gaf,
     Laplace,
@@ -32,7 +33,7 @@ def experts(d, K, *, extra=()):
     return [
         *(Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 10.0, 100.0)),
         Folklore(n_features=d, n_classes=K, gamma=0.5, lam=0.01),
-        Laplace(n_features=d, n_classes=K, n_points=16),
+        Laplace(n_features=d, n_classes=K),
         *extra,
     ]
 
@@ -229,7 +230,7 @@ def test_a_loss_at_the_mean_is_finite_and_so_is_what_is_certified(mixed):
     with np.errstate(all="ignore"):
         model.update([1e3], 1)
         model.update([1e5], 1)
-    certificate = model.certificate(B=10.0)
+    certificate = model.certificate()
     assert math.isfinite(certificate.loss)
     assert certificate.valid == math.isfinite(certificate.regret_bound)
     assert certificate.best_linear_at_least <= 42 * math.log(2.0)  # what W = 0 loses
@@ -254,7 +255,7 @@ def test_retired_experts_stop_and_are_reported(seed):
     assert prefix.certificate().loss <= bad.certificate().loss + math.log(2.0)
 
 
-def test_the_certified_expert_for_ten_is_kept(rng):
+def test_the_certified_expert_is_kept(rng):
     """However far it falls behind: a mixture without certificate would be half a product."""
     d, K, T = 2, 2, 2000
     X = rng.normal(size=(T, d))
@@ -268,25 +269,35 @@ def test_the_certified_expert_for_ten_is_kept(rng):
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_certificate_is_true_and_at_most_an_experts_plus_ln_n(name, seed):
+    """Of Folklores it is about the largest class, and what a smaller one proves is not taken."""
     T, d, K = 400, 2, 3
     model = Mixture(experts(d, K), retire=False)
     X, y = make_stream(name, seed, T, d, K, model)
+    certificate = model.certificate()
+    assert certificate.valid
+    assert (certificate.C, certificate.B) == (None, 100.0)
+    widest = [e for e in model.experts if isinstance(e, Folklore) and e.B == 100.0]
+    offers = [expert.certificate().regret_bound for expert in widest]
+    assert certificate.regret_bound <= min(offers) + math.log(len(model.experts)) + 1e-9
     for B in (1.0, 5.0, 10.0, 100.0):
         W, best, _ = best_in_class(X, y, B, K)
-        certificate = model.certificate(B=B)
-        assert certificate.valid
-        assert certificate.B == B
         assert certificate.best_linear_at_least <= best + 1e-9
-        assert model.certificate(W * (1 - 1e-12)).best_linear_at_least <= best + 1e-9
-        offers = [
-            expert.certificate(B=B).regret_bound
-            for expert in model.experts
-            if isinstance(expert, Folklore) and expert.gamma is None and B <= expert.B
-        ]
-        assert certificate.regret_bound <= min(offers) + math.log(len(model.experts)) + 1e-9
-    assert model.certificate().B == 10.0
-    assert not model.certificate(B=1000.0).valid
-    assert "no surviving expert certifies B=1000" in model.certificate(B=1000.0).reason
+        one = model.certificate(W * (1 - 1e-12))
+        assert (one.C, one.B) == (None, None)
+        assert one.best_linear_at_least <= best + 1e-9
+    assert not model.certificate(np.full((K, d), 1000.0)).valid
+
+
+def test_a_bound_for_every_model_goes_before_one_for_a_norm(seed):
+    X, y = streams.stochastic(seed, 300, 3, 3, B=3.0)
+    sizes = {"n_features": 3, "n_classes": 3}
+    model = Mixture([Folklore(**sizes, B=1e-3), auto(**sizes), ClassGaussians(**sizes)])
+    model.run(X, y)
+    certificate, tight = model.certificate(), model.experts[1].certificate()
+    assert (certificate.C, certificate.B, certificate.penalty) == (1.0, None, 1.0)
+    assert certificate.best_linear_at_least == pytest.approx(tight.best_linear_at_least)
+    bare = Mixture([Ogd(**sizes)])
+    assert "no surviving expert" in bare.certificate().reason
 
 
 def test_plain_weights_would_break_the_guarantee():
@@ -358,7 +369,7 @@ def test_weights_above_the_promise_are_refused_before_anything_changes(rng):
         lambda: model.run(X, y, weight=[1, 1, 1, 1, 2.0]),
         lambda: model.update([math.nan, 1.0], 1),
         lambda: model.update(X[0], 7),
-        lambda: model.certificate(np.zeros((2, 2)), B=1.0),
+        lambda: model.certificate(np.zeros((2, 3))),
     ):
         with pytest.raises(InvalidInputError):
             call()

@@ -18,7 +18,7 @@ NUMERICAL = (
     "src", "tests/adapters", "tests/bandits", "tests/batch", "tests/boosting", "tests/evaluate",
     "tests/learners", "tests/model", "tests/kernels", "tests/scale", "tests/baselines",
     "tests/test_bounds.py", "tests/test_docs.py", "tests/test_map_reduce.py",
-    "tests/test_evidence_proofs.py", "tests/test_extremes.py", "tests/test_laws.py",
+    "tests/evidence/test_fifty_digits.py", "tests/test_extremes.py", "tests/test_laws.py",
     "tests/test_persist.py", "tests/test_scaler.py", "tests/test_soundness.py",
     "tests/test_sparse.py", "tests/test_synthetic.py",
 )  # fmt: skip

@@ -8,13 +8,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import best_in_class
-from folklearn.metrics.scores import (
-    MIN_PROBABILITY,
-    calibration_curve,
-    linear_losses,
-    progressive,
-    score,
-)
+from folklearn.metrics.scores import MIN_PROBABILITY, linear_losses, progressive, score
 from folklearn.synthetic import stochastic
 from tests.reference.streams import soft_labels
 
@@ -89,12 +83,13 @@ def test_weights_reach_the_learner_and_the_scores(seed, rng):
 
 def test_calibration_by_hand():
     P = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [1.0, 0.0]]
-    curve = calibration_curve(P, [0, 1, 1, 1, 0], n_bins=10)
+    scores = score(P, [0, 1, 1, 1, 0])
+    curve = scores.calibration(n_bins=10)
     np.testing.assert_allclose(curve.predicted, [0.7, 0.8, (0.9 + 0.9 + 1.0) / 3])
     np.testing.assert_allclose(curve.observed, [1.0, 1.0, 2 / 3])
     np.testing.assert_allclose(curve.share, [0.2, 0.2, 0.6])
     assert curve.error == pytest.approx(0.2 * 0.3 + 0.2 * 0.2 + 0.6 * (2.8 / 3 - 2 / 3))
-    one = calibration_curve(P, [0, 1, 1, 1, 0], label=0, n_bins=2)
+    one = scores.calibration(label=0, n_bins=2)
     np.testing.assert_allclose(one.predicted, [0.25, 2.8 / 3])
     np.testing.assert_allclose(one.observed, [0.0, 2 / 3])
 
@@ -129,9 +124,8 @@ def test_a_weight_counts_like_repetition(predictions):
     ],
 )
 def test_rows_that_are_no_distributions(P, sentence):
-    for call in (score, calibration_curve):
-        with pytest.raises(InvalidInputError, match=sentence):
-            call(P, [0, 1])
+    with pytest.raises(InvalidInputError, match=sentence):
+        score(P, [0, 1])
 
 
 def test_other_refusals():

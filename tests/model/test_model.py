@@ -261,7 +261,7 @@ def test_resuming_equals_never_stopping(cut, words, rng, tmp_path):
             other.learn_one(x, y)
         assert state(other) == state(model)
         here, there = ([asdict(w) for w in m.windows()] for m in (model, other))
-        np.testing.assert_equal(there, here)  # a norm that is not known is NaN
+        np.testing.assert_equal(there, here)
 
 
 def test_recent_rows_are_the_same_after_a_restart(rng, tmp_path):

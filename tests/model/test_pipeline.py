@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore, best_in_class, utils
+from folklearn import Folklore, utils
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.regression import logistic_regression
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.refit import refit
 from folklearn.scaler import OnlineScaler
@@ -244,9 +245,9 @@ def test_the_certificate_is_about_models_of_all_classes(rng):
     model.run(X, y)
     found = model.certificate(0.0)
     Z = np.hstack([np.ones((100, 1)), (X - X.mean(axis=0)) / X.std(axis=0)])
-    best = best_in_class(Z, y, B=found.B, n_classes=4)
-    assert found.best_linear_at_least == pytest.approx(best.loss, rel=1e-4)
-    assert found.best_linear_at_least <= best.loss
+    best = logistic_regression(Z, y, n_classes=4, constant=0)
+    assert found.best_linear_at_least == pytest.approx(best.at_least, rel=1e-4)
+    assert found.best_linear_at_least <= best.loss + best.penalty
     assert not found.scope
 
 

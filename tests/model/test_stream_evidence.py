@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folklearn import Model, best_in_class, load
+from folklearn import Model, load
+from folklearn.evaluate.regression import logistic_regression
+from folklearn.evidence import evidence
+from folklearn.learners import catalogue
 from folklearn.model import stream_evidence
 from folklearn.scaler import FixedScaler, Moments
 
@@ -14,10 +17,12 @@ HEAD, BLOCK = 96, 32
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
-    """A head and blocks so short that streams of a test are long."""
+    """A head, blocks and rows that wait so few that streams of a test are long."""
     monkeypatch.setattr(stream_evidence, "HEAD_ROWS", HEAD)
     monkeypatch.setattr(stream_evidence, "_SPARSE_HEAD_ROWS", HEAD)
     monkeypatch.setattr(stream_evidence, "_CHUNK_ROWS", BLOCK)
+    monkeypatch.setattr(evidence, "KEPT_ROWS", 100)
+    monkeypatch.setattr(evidence, "SETTLED_ROWS", 16)
 
 
 def rows_of(X):
@@ -29,12 +34,10 @@ def coordinates(X, numeric=None, n_head=HEAD):
     T, d = X.shape
     Z = np.zeros((T, d + 1))
     Z[:, 0] = 1.0
-    squares = 1.0
     for j in range(d):
         is_number = numeric is None or numeric[j]
         if not is_number:
             Z[:, j + 1] = np.nan_to_num(X[:, j])
-            squares += np.mean(Z[:n_head, j + 1] ** 2)
             continue
         first = int(np.flatnonzero(~np.isnan(X[:, j]))[0])
         start = 0 if first < n_head else n_head + (first - n_head) // BLOCK * BLOCK
@@ -43,8 +46,13 @@ def coordinates(X, numeric=None, n_head=HEAD):
         own = own[~np.isnan(own)]
         deviation = own.std() if np.ptp(own) > 0.0 else 1.0
         Z[:, j + 1] = np.nan_to_num((X[:, j] - own.mean()) / deviation)
-        squares += 1.0 if first < n_head else 0.0
-    return Z, 1.0 / np.sqrt(squares)
+    return Z
+
+
+def least_cost(Z, y, n_classes=2, weight=None):
+    """Return loss plus penalty of the best linear model, which no bound may be above."""
+    best = logistic_regression(Z, y, n_classes=n_classes, constant=0, weight=weight, tol=1e-9)
+    return best.loss + best.penalty
 
 
 def labelled(rng, T=260, d=3):
@@ -60,25 +68,25 @@ def test_the_bound_is_near_whatever_learns(rng, learner, one_by_one):
     check_bound(rng, learner, one_by_one)
 
 
-def test_the_bound_is_below_the_best_model_of_the_class_and_near_it(rng):
+def test_the_bound_is_below_the_best_model_and_near_it(rng):
     check_bound(rng, "folklore", False)
 
 
 def check_bound(rng, learner, one_by_one):
     X, y = labelled(rng)
-    model = Model(learner, B=2.0)
+    model = Model(learner)
     if one_by_one:
         for row, label in zip(rows_of(X), y.tolist(), strict=True):
             model.learn_one(row, label)
     else:
         model.learn_many(rows_of(X), y.tolist())
-    found = model.certificate()
-    Z, unit = coordinates(X)
-    best = best_in_class(Z * unit, y, B=2.0 / unit, n_classes=2)
-    assert pytest.approx(2.0) == found.B
-    assert best.loss * 0.9 < found.best_linear_at_least <= best.loss
+    found, first = model.certificate(), y[0]
+    least = least_cost(coordinates(X), np.where(y == first, 0, 1))
+    assert found.C == 1.0
+    assert 0.95 * least < found.best_linear_at_least <= least
     assert f"the first {HEAD} rows" in found.in_words()
     assert found.loss == model.metrics.loss
+    assert found.at_norm(2.0) == pytest.approx(found.best_linear_at_least - 4.0)  # tau is 2
 
 
 def test_portions_do_not_matter_and_files_go_on(rng, tmp_path):
@@ -105,29 +113,27 @@ def test_columns_and_classes_that_come_late(rng):
     X[:40, 1] = np.nan
     X[:170, 2] = np.nan
     y[200:][rng.random(100) < 0.3] = 2
-    model = Model("folklore", B=1.5)
+    model = Model("folklore")
     model.learn_many(rows_of(X), [f"c{k}" for k in y])
     found = model.certificate()
-    Z, unit = coordinates(X)
-    best = best_in_class(Z * unit, y, B=1.5 / unit, n_classes=3)
-    assert 0.4 * best.loss < found.best_linear_at_least <= best.loss
+    least = least_cost(coordinates(X), y, 3)
+    assert 0.4 * least < found.best_linear_at_least <= least
     assert "those that came later by the rows that brought them" in found.in_words()
 
 
-def test_categories_are_zero_or_one_in_the_unit_of_rows(rng):
+def test_categories_are_zero_or_one(rng):
     T = 300
     codes = rng.integers(0, 4, T)
     x = rng.normal(size=T)
     y = ((codes == 1) + x + rng.logistic(size=T) > 0.5).astype(int)
     rows = [{"x": x[t], "kind": "abcd"[codes[t]]} for t in range(T)]
-    model = Model(B=2.0)
+    model = Model()
     model.run([{**row, "y": int(k)} for row, k in zip(rows, y, strict=True)], target="y")
     first = list(dict.fromkeys(codes.tolist()))
     X = np.column_stack([x, *(codes == code for code in first)]).astype(float)
-    Z, unit = coordinates(X, [True, False, False, False, False])
-    best = best_in_class(Z * unit, y, B=2.0 / unit, n_classes=2)
+    least = least_cost(coordinates(X, [True, False, False, False, False]), y)
     found = model.certificate()
-    assert 0.9 * best.loss < found.best_linear_at_least <= best.loss
+    assert 0.9 * least < found.best_linear_at_least <= least
     assert "categories as 0 or 1" in found.models
 
 
@@ -147,8 +153,7 @@ def test_what_comes_late_never_lifts_the_bound(seed):
     y[:2] = 0, 1
     weights = rng.random(T)
     rows = [{**row, "kind": f"k{code}"} for row, code in zip(rows_of(X), codes, strict=True)]
-    norm = float(np.exp(rng.normal()))
-    model = Model("folklore" if rng.random() < 0.5 else "ogd", B=norm)
+    model = Model("folklore" if rng.random() < 0.5 else "ogd")
     first, start = list(dict.fromkeys(y.tolist())), 0
     while start < T:
         stop = start + int(rng.integers(1, 90))
@@ -162,10 +167,8 @@ def test_what_comes_late_never_lifts_the_bound(seed):
     raw = np.column_stack([X, *(codes == kind for kind in kinds)]).astype(float)
     numeric = [True] * d + [False] * len(kinds)
     present = [not numeric[j] or not np.isnan(raw[:, j]).all() for j in range(raw.shape[1])]
-    Z, unit = coordinates(raw[:, present], np.array(numeric)[present], min(T, HEAD))
-    assert model.pipeline.evidence.norm() == pytest.approx(norm)
-    best = best_in_class(Z * unit, y, B=norm / unit, n_classes=len(first), weight=weights)
-    assert found.best_linear_at_least <= best.loss * (1.0 + 1e-12)
+    Z = coordinates(raw[:, present], np.array(numeric)[present], min(T, HEAD))
+    assert found.best_linear_at_least <= least_cost(Z, y, len(first), weights) * (1.0 + 1e-12)
 
 
 def test_rows_too_long_for_the_arithmetic_count_for_nothing(rng):
@@ -173,40 +176,64 @@ def test_rows_too_long_for_the_arithmetic_count_for_nothing(rng):
     X[:, 2] = 0.0
     X[:HEAD, 2] = 1e-12 * rng.normal(size=HEAD)
     X[200, 2] = 1e12  # 1e24 deviations
-    model = Model(B=2.0)
+    model = Model()
     model.learn_many(rows_of(X), y.tolist())
     found = model.certificate()
     assert found.valid
-    assert 0.0 <= found.best_linear_at_least < found.loss
+    assert 0.0 < found.best_linear_at_least < found.loss
 
 
-def test_a_larger_class_than_that_of_the_model_is_refused(rng):
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_many_columns_have_planes_at_what_was_predicted(rng, monkeypatch, one_by_one):
     X, y = labelled(rng)
-    model = Model(B=1.0)
-    model.learn_many(rows_of(X), y.tolist())
-    assert model.certificate(B=0.5).best_linear_at_least >= model.certificate().best_linear_at_least
-    larger = model.certificate(B=3.0)
-    assert not larger.valid
-    assert "make the model with B=3" in larger.reason
+    monkeypatch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
+    model, whole = Model("ogd", classes=[0, 1]), Model("ogd", classes=[0, 1])
+    whole.learn_many(rows_of(X), y.tolist())
+    for row, label in zip(rows_of(X), y.tolist(), strict=True):
+        if one_by_one:
+            model.learn_one(row, label)
+        else:
+            model.learn_many([row], [label])
+    found = load(model.to_bytes()).certificate()
+    assert found == model.certificate()
+    expected = whole.certificate().best_linear_at_least
+    assert found.best_linear_at_least == pytest.approx(expected, rel=1e-9)
+    assert 0.0 < found.best_linear_at_least <= least_cost(coordinates(X), y)
+
+
+def test_a_stream_that_becomes_wide_keeps_its_bound(rng, monkeypatch):
+    X, y = labelled(rng, T=400)
+    y[300:][rng.random(100) < 0.5] = 2
+    monkeypatch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 12)  # ten for two classes
+    model = Model("ogd")
+    model.learn_many(rows_of(X[:300]), y[:300].tolist())
+    assert not model.pipeline.evidence.is_wide
+    before = model.certificate().best_linear_at_least
+    model.learn_many(rows_of(X[300:]), y[300:].tolist())
+    assert model.pipeline.evidence.is_wide
+    order = [list(model.labels).index(k) for k in y.tolist()]
+    least = least_cost(coordinates(X), np.array(order), 3)
+    found = model.certificate().best_linear_at_least
+    assert 0.0 < found <= least
+    assert before > 0.0
 
 
 def test_planes_touch_at_distributions_also_where_no_class_was_known():
-    P = stream_evidence._distributions(np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 0.7]]))
+    P = stream_evidence._distributions(np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 0.7]]), 2)
     assert P.tolist() == [[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]
 
 
 def test_a_stream_of_words(rng):
     words = [" ".join(f"w{w}" for w in rng.integers(0, 9, 5)) for _ in range(150)]
     labels = ["p" if "w1" in text else "q" for text in words]
-    one, many = (Model(roles={"t": "words"}, B=0.05) for _ in range(2))
+    one, many = (Model(roles={"t": "words"}) for _ in range(2))
     for text, label in zip(words, labels, strict=True):
         one.learn_one({"t": text}, label)
     many.learn_many([{"t": text} for text in words], labels)
     assert one.pipeline.evidence.to_bytes() == many.pipeline.evidence.to_bytes()
     found = load(one.to_bytes()).certificate()
     assert found == one.certificate()
-    # Models of this norm hardly move from one half.
-    assert 0.1 * 150 < found.best_linear_at_least <= 150 * np.log(2.0)
+    assert 0.0 < found.best_linear_at_least <= 150 * np.log(2.0)
     assert "texts as counts of hashed words" in found.models
 
 
@@ -217,7 +244,7 @@ def test_moments_merge_and_leave_gaps_out(rng):
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     scaler = FixedScaler().opened(whole, [True, True, True])
-    Z = scaler.transform(X)[:, 1:] / scaler.unit
+    Z = scaler.transform(X)[:, 1:]
     present = ~np.isnan(X)
     assert (Z[~present] == 0.0).all()
     np.testing.assert_allclose([Z[present[:, j], j].std() for j in (0, 1)], 1.0)

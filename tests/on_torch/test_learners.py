@@ -9,7 +9,6 @@ import pytest
 import folklearn
 from folklearn import Leader, auto
 from folklearn.kernels import experts, quadratic
-from folklearn.kernels.evidence import ROUNDS
 from folklearn.learners.auto import Auto
 from folklearn.learners.catalogue import PAIRS, select_backend
 from tests.learners.streams import mixed_stream
@@ -41,10 +40,10 @@ def assert_same(found, expected):
     if led is not None:
         assert led[0] == expected_led[0]
         near(led[1], expected_led[1])
-    for B in found.classes:
-        one, other = found.certificate(B=B), expected.certificate(B=B)
-        assert one.n_rounds == other.n_rounds
-        assert one.regret_bound == pytest.approx(other.regret_bound, abs=1e-9 * expected.loss)
+    one, other = found.certificate(), expected.certificate()
+    assert (one.valid, one.n_rounds) == (other.valid, other.n_rounds)
+    if one.valid:
+        assert one.regret_bound == pytest.approx(other.regret_bound, abs=1e-6 * expected.loss)
 
 
 def is_there(learner):
@@ -56,7 +55,7 @@ def is_there(learner):
 def test_a_leader_runs_as_on_the_cpu(d, K, kind, device):
     X, Y, weight = mixed_stream(d + K, 400, d, K, kind)
     y = Y if kind == "soft" else Y.argmax(axis=1)
-    here, there = leaders(d, K, device, B=(2.0, 10.0))
+    here, there = leaders(d, K, device)
     near(there.run(X, y, weight=weight), here.run(X, y, weight=weight))
     assert is_there(there)
     assert there.device == device.name
@@ -79,11 +78,11 @@ def test_a_problem_is_young_on_the_cpu(device):
     assert_same(there, here)
 
 
-@pytest.mark.parametrize("B", [None, 10.0])
-def test_one_by_one_then_many_then_one_by_one(B, device):
+@pytest.mark.parametrize("certify", [False, True])
+def test_one_by_one_then_many_then_one_by_one(certify, device):
     X, Y, weight = mixed_stream(5, 700, 3, 3, "weighted")
     y = Y.argmax(axis=1)
-    here, there = leaders(3, 3, device, B=B)
+    here, there = leaders(3, 3, device, certify=certify)
     P = here.run(X, y, weight=weight)
     found = np.empty_like(P)
 
@@ -143,7 +142,7 @@ def test_leaders_that_forget(memory, device):
     near(np.concatenate(found), expected)
     assert is_there(there)
     near([one.loss for one in there.experts], [one.loss for one in here.experts])
-    near(there.to("cpu")._state["totals"], here._state["totals"])
+    near(there.to("cpu")._state["G"], here._state["G"])
 
 
 @pytest.mark.parametrize("when", [20, 200])
@@ -266,20 +265,8 @@ def test_memory_counts_what_is_on_the_device(device):
     here, there = leaders(6, 3, device)
     for learner in (here, there):
         learner.run(X, Y)
-    full = 8 * 2 * 3 * (6 * 6 - 6 * 7 // 2)  # two sums, three pairs: not only triangles
+    full = 8 * 3 * (6 * 6 - 6 * 7 // 2)  # three pairs: not only triangles
     assert there.n_bytes == here.n_bytes + full
-
-
-def test_rows_for_windows_are_expanded_there(device):
-    X, Y, weight = mixed_stream(18, 300, 3, 3, "hard")
-    here, there = leaders(3, 3, device)
-    rows = here._checked(X, Y, weight)
-    found = []
-    for learner in (here, there):
-        learner.run(X, Y, weight=weight)
-        found.append(learner.evidence_of(rows))
-        assert found[-1].device == learner.device
-    assert found[1].lower_bound() == pytest.approx(found[0].lower_bound(), rel=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -346,9 +333,9 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
     here, there = leaders(d, K, device, ridges=(0.1, 0.01), kept=1000)
     assert is_there(there)
     monkeypatch.setattr("folklearn.kernels.on_torch.experts.matrix", within_span(T))
-    assert (there._sums.totals[:, ROUNDS] == 0).all()
+    assert not there._sums.G.any()
     near(there.run(X, y), here.run(X, y))
-    for e in range(3):
+    for e in range(2):
         near(there._state.model(e), here._state.model(e))
     assert there.loss == pytest.approx(here.loss, rel=1e-9)
 

@@ -1,4 +1,4 @@
-"""A sum of evidence on a device, its matrix, its floor and its mode, against those of the CPU."""
+"""A sum of quadratics on a device, its matrix and its mode, against those of the CPU."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError, cho_solve
 
-from folklearn import Evidence
-from folklearn.kernels import lower_bound
+from folklearn.evidence.passes import passes_over
 from folklearn.kernels import quadratic as host
 from folklearn.kernels.newton import factor_ridge
 from folklearn.kernels.on_torch import back
@@ -15,14 +14,12 @@ from folklearn.kernels.on_torch import back
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
 SHAPES = [(2, 1), (2, 4), (3, 3), (5, 2)]
-B = 3.0
 
 
 def some_quadratic(rng, K, d, T=60):
-    evidence = Evidence(n_features=d, n_classes=K, B=B)
-    y = rng.dirichlet(np.ones(K), size=T)
-    evidence.add(rng.normal(size=(T, d)), y, at=rng.normal(size=(K, d)), weight=rng.random(T))
-    return evidence._sums
+    rows = rng.normal(size=(T, d)), rng.dirichlet(np.ones(K), size=T), rng.random(T)
+    passes = passes_over(*rows, n_features=d, n_classes=K)
+    return passes.expand(rng.normal(size=(K, d))).quadratic
 
 
 @pytest.fixture(params=SHAPES, ids=str)
@@ -84,38 +81,16 @@ def test_what_pulls_at_models(both, device, rng):
 
 def test_its_form(both, device, rng):
     own, there = both
-    K, d = own.shape
+    d = own.shape[1]
     here, form = own.form(), host.Form(there.S, own.G, own.totals, device)
     near(form.traces, here.traces)
-    assert form.largest == pytest.approx(here.largest)
     apart = rng.normal(size=(len(own.S), d))
     near(form.along(apart), here.along(apart))
-    multipliers = rng.uniform(0.5, 2.0, size=K)
-    for sides in (rng.normal(size=K * d), rng.normal(size=(K * d, K))):
-        near(form.solver(multipliers)(sides), here.solver(multipliers)(sides))
 
 
-@pytest.fixture(params=["as it is", "always on the device"])
-def least_size(request, monkeypatch):
-    """From how many unknowns on the device solves."""
-    if request.param != "as it is":
-        monkeypatch.setattr(host, "_MIN_DEVICE_UNKNOWNS", 0)
-
-
-@pytest.mark.usefixtures("least_size")
-def test_its_floor_value_and_mode(both, rng):
+def test_its_mode(both):
     own, there = both
-    W = rng.normal(size=own.shape)
-    assert lower_bound.value(there, W) == pytest.approx(lower_bound.value(own, W), rel=1e-11)
-    here, found = lower_bound.minimise(own, B), lower_bound.minimise(there, B)
-    assert found.lower_bound == pytest.approx(here.lower_bound, rel=1e-9)
     near(there.mode(0.1), own.mode(0.1))
-    constant, slopes = lower_bound.plane(there, here.W, B)
-    expected_constant, expected_slopes = lower_bound.plane(own, here.W, B)
-    assert constant == pytest.approx(expected_constant, rel=1e-9)
-    np.testing.assert_allclose(slopes, expected_slopes, rtol=1e-9, atol=1e-9)
-    again = lower_bound.minimise(there, B, near=here.multipliers)
-    assert again.lower_bound == pytest.approx(here.lower_bound, rel=1e-9)
 
 
 def test_small_ones_are_solved_on_the_cpu_and_others_are_not(both, monkeypatch):
@@ -126,25 +101,22 @@ def test_small_ones_are_solved_on_the_cpu_and_others_are_not(both, monkeypatch):
 
 
 def test_what_rounding_made_indefinite_is_nudged(device, rng):
-    """Rows on one line: the matrix has a factor only with something on its diagonal."""
+    """Rows on one line: the matrix has a factor only with something more on its diagonal."""
     x = rng.normal(size=3)
-    S = np.stack([np.outer(x, x)] * 3)
-    S[0, 0, 0] -= 1e-15
-    sides = rng.normal(size=9)
-    G, totals = np.zeros((3, 3)), np.zeros(5)
-    form, there = host.Form(S, G, totals), host.Form(device.put(S), G, totals, device)
-    nothing = np.zeros(3)
-    for own in (form, there):
-        assert np.isfinite(own.solver(nothing)(sides)).all()
-    before = back(there.matrix)
-    np.testing.assert_array_equal(before, host.matrix(S, 3))  # nudged in a copy
+    H = np.outer(x, x) - 1e-15 * np.eye(3)
+    side = rng.normal(size=(3, 1))
+    for own, where in ((H.copy(), None), (device.put(H), device)):
+        solve = host.factorise_near(own, where)
+        assert np.isfinite(back(solve(side if where is None else device.put(side)))).all()
 
 
 def test_what_is_no_number_has_no_factor(device):
-    S = device.put(np.full((1, 2, 2), np.nan))
-    form = host.Form(S, np.zeros((2, 2)), np.zeros(5), device)
-    with pytest.raises(LinAlgError, match="not a number"):
-        form.solver(np.ones(2))
+    for nothing, where in (
+        (np.full((2, 2), np.nan), None),
+        (device.put(np.full((2, 2), np.nan)), device),
+    ):
+        with pytest.raises(LinAlgError, match="no numbers"):
+            host.factorise_near(nothing, where)
 
 
 def test_a_mode_that_rounding_leaves_no_factor_for(device, rng):

@@ -179,5 +179,5 @@ def test_the_extra_is_named(store, write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(FolklearnError, match=r"need pyarrow.*pip install 'folklearn\[cli\]'"):
         open_reader(path)
-    with pytest.raises(FolklearnError, match=r"^CSV files need pyarrow, which comes with the ext"):
+    with pytest.raises(FolklearnError, match=r"^CSV files need pyarrow: pip install"):
         open_reader(write("a,y\n"))

@@ -345,4 +345,6 @@ def test_spoiled_files_are_read_or_refused(text, changes):
     except InvalidInputError:
         return
     assert log.n_rounds + len(bad) <= text.count("\n") + 1
-    np.testing.assert_array_equal(as_interactions(list(as_decisions(log))).rewards, log.rewards)
+    np.testing.assert_array_equal(
+        as_interactions(list(as_decisions(log)), None).rewards, log.rewards
+    )

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers import open_reader, scan
+from folklearn.readers import open_reader
+from folklearn.readers.reader import scan
 
 KINDS = {"a": "number", "t": "text", "w": "number", "y": "text"}
 

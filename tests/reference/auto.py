@@ -84,7 +84,7 @@ class DenseAuto:
     """Fixed share over all of them, in the order of `folklearn.auto`'s experts."""
 
     def __init__(self, d: int, K: int, max_weight: float = 1.0) -> None:
-        self.leaders = DenseLeader(d, K, (0.3, 0.03, 0.003, 0.0005), 10.0, kept=2000)
+        self.leaders = DenseLeader(d, K, (0.3, 0.03, 0.003, 0.0005), kept=2000)
         self.forgetting = [DenseForgetting(d, K, *pair) for pair in ((0.03, 300), (0.01, 2000))]
         rates = [(1, 0), (4, 0), (1, 1), (4, 1)]
         plain = {"decaying": False, "adaptive": False}
@@ -92,7 +92,7 @@ class DenseAuto:
         self.trackers.append(DenseTracker(d, K, 32, decaying=True, adaptive=False, bias=0))
         self.trackers.append(DenseTracker(d, K, 0.5, decaying=False, adaptive=True, bias=1))
         self.folklore = DenseFolklore(d, K, B=10.0, lam=0.2, gamma=_tabulated)
-        n = 5 + 2 + 6 + 1
+        n = 4 + 2 + 6 + 1
         self.max_weight = max_weight
         self.weights = np.full(n, 1 / n)
         self.losses = np.zeros(n)
@@ -118,7 +118,7 @@ class DenseAuto:
         for tracker in self.trackers:
             tracker.learn(x, y, w)
         self.folklore.update(x, y, w)
-        self.leaders.idle_by = self.weights[:5]
+        self.leaders.idle_by = self.weights[:4]
         self.leaders.learn(x, y, w)
         for leader in self.forgetting:
             leader.learn(x, y, w)

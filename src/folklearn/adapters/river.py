@@ -47,9 +47,9 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
 
     Parameters
     ----------
-    learner : "auto", which needs no B, or "folklore", "gaf", "laplace" or "ogd".
-    B : norm of weights per standard deviation up to which `certificate` holds for linear models,
-        positive; learners that take one are made for it. See `folklearn.Model`.
+    learner : "auto", which needs no setting, or "folklore", "gaf", "laplace" or "ogd".
+    B : largest norm of the weights of a class, of rows scaled to a norm of about 1, positive;
+        the learner's own default if None. "auto" takes none.
     lam : ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
         take none.
     scale : standardise numbers online; False where a scaler of River comes before.

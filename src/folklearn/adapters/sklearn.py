@@ -55,8 +55,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learner : ``"auto"``, which needs no setting, ``"folklore"``, ``"gaf"``, ``"laplace"`` or
         ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two need all classes
         beforehand, as `fit` has them, and refuse a new one.
-    B : norm of weights per standard deviation up to which `certificate` holds for linear models,
-        positive; learners that take one are made for it. See `folklearn.Model`.
+    B : largest norm of the weights of a class, of rows scaled to a norm of about 1, positive;
+        None for the learner's default. ``"auto"`` takes none.
     lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
         ``"ogd"`` and ``"ons"`` take none.
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
@@ -269,14 +269,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
-        logs: Array = np.log(np.maximum(self.predict_proba(X), TINY))
-        return logs
+        return np.log(np.maximum(self.predict_proba(X), TINY))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
         P = self.predict_proba(X)  # first: it says if nothing was fitted
-        likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
-        return likeliest
+        return self.classes_[P.argmax(axis=1)]
 
     @property
     def coef_(self) -> Array:

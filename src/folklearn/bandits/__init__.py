@@ -6,11 +6,5 @@ from folklearn.bandits.reduction import BanditReduction
 from folklearn.bandits.rewards import RegretCertificate, RewardAgent, auto
 
 __all__ = [
-    "Agent",
-    "BanditReduction",
-    "Decision",
-    "ListAgent",
-    "RegretCertificate",
-    "RewardAgent",
-    "auto",
-]
+    "Agent", "BanditReduction", "Decision", "ListAgent", "RegretCertificate", "RewardAgent", "auto",
+]  # fmt: skip

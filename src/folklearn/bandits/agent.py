@@ -282,7 +282,7 @@ class Agent(Serializable):
 
 
 def action_name(value: Any) -> str | int:
-    """Return the name of an action, a string or an integer, checked."""
+    """Check the name of an action, a string or an integer."""
     if isinstance(value, str):
         return value
     try:
@@ -291,12 +291,6 @@ def action_name(value: Any) -> str | int:
         raise InvalidInputError(
             f"the id of an action must be a string or an integer, got {value!r}"
         ) from None
-
-
-def explore(P: Array, exploration: float) -> Array:
-    """Return (1 - exploration) P + exploration / K."""
-    mixed: Array = (1.0 - exploration) * P + exploration / len(P)
-    return mixed
 
 
 def choose_exploration(

@@ -9,14 +9,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    THEORY,
-    Agent,
-    Decision,
-    choose_exploration,
-    explore,
-)
+from folklearn.bandits.agent import MAX_PENDING, THEORY, Agent, Decision, choose_exploration
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import bounds
 from folklearn.kernels.exploration import draw_action
@@ -24,12 +17,8 @@ from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.mixture import Mixture
 
-SAMPLE = "sample"
-RANDOMISED = "randomised"
-EXPLORED = "explored"
-CORRECT = "correct"
-
-_DEFAULT_EXPLORATION = 0.1
+SAMPLE, RANDOMISED = "sample", "randomised"
+EXPLORED, CORRECT = "explored", "correct"
 _REGRET, _NEXT_REFRESH = range(2)
 _ROUNDS_PER_REFRESH = 20  # a certificate is made again after a twentieth more rounds
 
@@ -125,7 +114,7 @@ class BanditReduction(Agent):
             self._check_certificate()
         else:
             self.exploration = self._scale = choose_exploration(
-                exploration, horizon, _DEFAULT_EXPLORATION, self._theory, positive=True
+                exploration, horizon, 0.1, self._theory, positive=True
             )
             self._heaviest = float(self.n_classes)
         self._check_max_weight()
@@ -208,7 +197,8 @@ class BanditReduction(Agent):
         return P
 
     def _play(self, seen: Array) -> Array:
-        return explore(self._exploit(seen[:-2]), float(seen[-2]))
+        exploration = float(seen[-2])
+        return (1.0 - exploration) * self._exploit(seen[:-2]) + exploration / self.n_classes
 
     def _choose(self, seen: Array) -> tuple[int, float]:
         if self._rng.random() < seen[-2]:

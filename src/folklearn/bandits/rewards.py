@@ -15,6 +15,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels import exploration
 from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, check_is_learner
+from folklearn.learners.folklore import certificate_at_norm
 from folklearn.scaler import OnlineScaler
 from folklearn.utils import count_of
 
@@ -117,14 +118,9 @@ class AgentOptions(TypedDict, total=False):
 class RegressionAgent(Agent):
     r"""Base of agents of rewards: how they play, expire decisions, and bound their regret.
 
-    A subclass implements `_losses_of` and `_teach`. Seen are the expected loss of every action,
-    which unlike a reward near 1 keeps its digits, and gamma.
-
-    Parameters
-    ----------
-    learners : the regressions of the reward, each of two classes.
-    n_features, n_actions : d, and K, or the usual number of actions where it varies.
-    options : see `RewardAgent`.
+    A subclass implements `_losses_of` and `_teach`, and gives the regressions of the reward, d and
+    K, the usual one where it varies. Seen are the expected loss of every action, which unlike a
+    reward near 1 keeps its digits, and gamma.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
@@ -207,16 +203,17 @@ class RegressionAgent(Agent):
     def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
         """Return what is proven about the expected regret so far.
 
-        B may be smaller than that of the regressions: a smaller class, and a smaller bound.
+        B may be smaller than that of the regressions: a smaller class, and a smaller bound. For
+        regressions that know no B it is 10.
         """
-        certificates = [learner.certificate(B=B) for learner in self._learners]
+        certificates = [certificate_at_norm(learner, B) for learner in self._learners]
         reasons = [self._why_unproven(), *(of_action.reason for of_action in certificates)]
         return RegretCertificate(
             n_rounds=self.n_outcomes,
             explored=float(self._totals[_EXPLORED]),
             eta=float(self._totals[_ETA]),
             regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
-            B=min(of_action.B for of_action in certificates),
+            B=min(of_action.B or 0.0 for of_action in certificates),
             features=self._features,
             reason=next(filter(None, reasons), ""),
         )
@@ -343,7 +340,6 @@ class RewardAgent(RegressionAgent):
 
 
 def check_is_regression(learner: Any) -> None:
-    """Raise if something cannot learn rewards."""
     check_is_learner("a regression", learner)
     if learner.n_classes != 2:
         raise InvalidInputError(

@@ -19,6 +19,7 @@ from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING
 from folklearn.bandits.reduction import CORRECT, BanditReduction
 from folklearn.baselines.kernels import history_losses
+from folklearn.baselines.smp import lower_factor
 from folklearn.learners.base import Learner
 from folklearn.serialization import Record, generator_from, generator_state
 
@@ -167,8 +168,8 @@ class Aggregating(Learner):
         self._w[t] = weight
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
-        log_weights = _normalise(self._log_weights - step * losses)
-        return _effective_size(log_weights) >= 0.5 * self.n_particles
+        weights = np.exp(_normalise(self._log_weights - step * losses))
+        return bool(1.0 / (weights**2).sum() >= 0.5 * self.n_particles)  # the effective size
 
     def _longest_step(self, losses: Array, left: float) -> float:
         low, high = 0.0, left
@@ -204,7 +205,8 @@ class Aggregating(Learner):
             new = mean + new_E @ L.T
             # Accepted if the loss grows by at most this; -ln u is exponential.
             slack = rng.standard_exponential(N)
-            slack[~self._is_inside(new)] = -np.inf
+            rows = new.reshape(self._particles.shape) / self.B
+            slack[~((rows**2).sum(axis=2).max(axis=1) <= 1.0)] = -np.inf
             if kind == _AUTOREGRESSION:
                 slack += 0.5 * ((new_E**2).sum(axis=1) - (E**2).sum(axis=1))
             new_losses = self._sum_losses(new, self._history(), losses + slack)
@@ -225,11 +227,6 @@ class Aggregating(Learner):
         history_losses(W, *history, limits, np.empty(self.n_classes), losses)
         return losses
 
-    def _is_inside(self, flat: Array) -> NDArray[np.bool_]:
-        rows = flat.reshape(self._particles.shape) / self.B
-        inside: NDArray[np.bool_] = (rows**2).sum(axis=2).max(axis=1) <= 1.0
-        return inside
-
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret against row norms at most B, for |x| <= R and unit weights.
 
@@ -246,15 +243,9 @@ class Aggregating(Learner):
         eps = n / max(n, c * T)
         return -n * math.log(eps) + eps * c * T + 2.0 * self.mu * T
 
-    @property
-    def effective_size(self) -> float:
-        """Effective number of particles, between half of them and all of them."""
-        return _effective_size(self._log_weights)
-
     def coef(self) -> Array:
         """Return the posterior mean (K, d) of the weights."""
-        mean: Array = np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
-        return mean
+        return np.tensordot(np.exp(self._log_weights), self._particles, axes=1)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         particles = {"particles": self._particles, "log_weights": self._log_weights}
@@ -280,10 +271,6 @@ def _normalise(log_weights: Array) -> Array:
     return shifted - math.log(np.exp(shifted).sum())
 
 
-def _effective_size(log_weights: Array) -> float:
-    return float(1.0 / np.exp(2.0 * log_weights).sum())
-
-
 def resample(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return N indices by systematic resampling."""
     N = len(weights)
@@ -296,18 +283,10 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
 
     A covariance of zero, all particles being one, is replaced by scale^2 I.
     """
-    n = len(covariance)
-    size = float(np.trace(covariance)) / n
-    if not size > 0.0:
+    n, trace = len(covariance), float(np.trace(covariance))
+    if not trace > 0.0:
         return scale * np.eye(n)
-    jitter = _JITTER
-    while True:
-        try:
-            factor = np.linalg.cholesky(covariance + jitter * size * np.eye(n))
-        except np.linalg.LinAlgError:
-            jitter *= 100.0
-        else:
-            return factor.astype(np.float64, copy=False)
+    return lower_factor(covariance + _JITTER * trace / n * np.eye(n))
 
 
 class Obama(BanditReduction):

@@ -8,11 +8,18 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import validation
-from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration, explore
+from folklearn.arrays import Array, softmax
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.blas import OneThread
-from folklearn.kernels.simplex import helmert, softmax
+from folklearn.kernels.simplex import helmert
+
+BANDIT, FULL = "bandit", "full"
+_LN2 = math.log(2.0)
+_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
+_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
+_MAX_NEWTON_STEPS = 100
+_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
 
 
 class LinearAgent(Agent):
@@ -36,11 +43,12 @@ class LinearAgent(Agent):
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "exploration", "D", "R")
     ARRAYS: ClassVar[tuple[str, ...]] = ("W",)
     DEFAULT_EXPLORATION: ClassVar[float]
+    KEEPS_MATRIX: ClassVar[bool] = False
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
-        return K * d if words.get("diagonal", True) else ((K - 1) * d) ** 2
+        return ((K - 1) * d) ** 2 if cls.KEEPS_MATRIX else K * d
 
     def __init__(
         self,
@@ -65,12 +73,10 @@ class LinearAgent(Agent):
         self._start(seed, max_pending)
 
     def _theory(self, T: int) -> float:
-        """Return the exploration for T rounds."""
         raise NotImplementedError
 
     def _see(self, x: Array) -> Array:
-        scores: Array = self._W @ x
-        return scores
+        return self._W @ x
 
     def _play(self, seen: Array) -> Array:
         return _play_best(seen, self.exploration)
@@ -126,11 +132,6 @@ class Banditron(LinearAgent):
             self._W[decision.action] += decision.x / decision.propensity
 
 
-BANDIT = "bandit"
-FULL = "full"
-_LN2 = math.log(2.0)
-
-
 class Gaptron(LinearAgent):
     r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
 
@@ -143,9 +144,10 @@ class Gaptron(LinearAgent):
     .. math:: W \leftarrow W - \eta v \frac{(p - e_y) \otimes x}{\ln 2}, \qquad
         v = 1 \ \text{(full)}, \quad v = \frac{1\{\tilde y = y\}}{P(y)} \ \text{(bandit)}
 
+    with :math:`\eta = \ln 2 / (2 K R^2)` (full) or :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit).
     Differs from the paper in that W is not projected onto a ball (docs/theory/reductions.md).
 
-    Guarantee, for the default steps, against every W: expected mistakes are at most
+    Guarantee, against every W: expected mistakes are at most
     :math:`\sum_t -\log_2 \mathrm{softmax}(W x_t)_{y_t}` plus :math:`K R^2 \|W\|_F^2 / \ln 2`
     (full), or plus :math:`K^2 R^2 \|W\|_F^2 / (2 \varepsilon \ln 2) + \varepsilon T` (bandit), of
     which :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`, the horizon's, equals the terms.
@@ -156,8 +158,6 @@ class Gaptron(LinearAgent):
     feedback : "bandit", `learn` takes whether the action was right; or "full", the true class.
     exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
         default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
-    step : :math:`\eta`, positive; by default :math:`\ln 2 / (2 K R^2)` (full) or
-        :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit). Another step voids the guarantee.
 
     Examples
     --------
@@ -174,12 +174,10 @@ class Gaptron(LinearAgent):
     van der Hoeven (2020), "Exploiting the Surrogate Gap in Online Multiclass Classification".
     """
 
-    PARAMS = (*LinearAgent.PARAMS, "feedback", "step")
+    PARAMS = (*LinearAgent.PARAMS, "feedback")
     DEFAULT_EXPLORATION = 0.1
 
-    def __init__(
-        self, *, feedback: str = BANDIT, step: float | None = None, **parameters: Any
-    ) -> None:
+    def __init__(self, *, feedback: str = BANDIT, **parameters: Any) -> None:
         self.feedback = validation.choice("feedback", feedback, (BANDIT, FULL))
         self.learns_labels = feedback == FULL
         if self.learns_labels:
@@ -192,20 +190,14 @@ class Gaptron(LinearAgent):
         super().__init__(**parameters)
         if not (self.exploration or self.learns_labels):
             raise InvalidInputError("exploration must be above 0: the step is proportional to it")
-        self._fixed_step = None if step is None else validation.positive("step", step)
         share = 0.5 if self.learns_labels else self.exploration / self.n_classes
-        self.step = self._fixed_step or share * _LN2 / (self.n_classes * self.R**2)
+        self.step = share * _LN2 / (self.n_classes * self.R**2)
 
     def _theory(self, T: int) -> float:
         return self.n_classes * self.R * self.D / math.sqrt(2.0 * _LN2 * T)
 
-    def _word(self, word: str) -> Any:
-        return self._fixed_step if word == "step" else super()._word(word)
-
     def _see(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        softmax(self._W @ x, p)
-        return p
+        return softmax(self._W @ x)
 
     def _play(self, seen: Array) -> Array:
         top = float(seen.max())
@@ -228,9 +220,6 @@ class Gaptron(LinearAgent):
         self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
 
 
-_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
-
-
 class Soba(LinearAgent):
     r"""A second-order perceptron with uniform exploration, which learns from correct rounds.
 
@@ -246,11 +235,10 @@ class Soba(LinearAgent):
     and, if the sum of all m, this one included, is at least 0, :math:`A \leftarrow A +
     \zeta\zeta^\top`, :math:`\theta \leftarrow \theta - g` and :math:`W = A^{-1}\theta`, from A = I
     and :math:`\theta = 0`; otherwise nothing changes, the sum included. Time O((K d)^2) for a round
-    that learns, memory 8 (K d)^2 bytes; with ``diagonal=True``, the paper's own shortcut, O(K d).
-    An outcome is refused where the inverse has no digits left, at :math:`|x| / \sqrt{P(y)}`
-    above about 1e7.
+    that learns, memory 8 (K d)^2 bytes. An outcome is refused where the inverse has no
+    digits left, at :math:`|x| / \sqrt{P(y)}` above about 1e7.
 
-    Guarantee (full matrix), for every U: expected mistakes are at most :math:`\sum_t (1 -
+    Guarantee, for every U: expected mistakes are at most :math:`\sum_t (1 -
     M_t)^2`, with :math:`M_t` the margin of U for y over :math:`\bar y`, plus :math:`\|U\|_F^2 +
     \varepsilon T + \frac K\varepsilon K d \ln(1 + \frac{2TR^2}{Kd})`, of which the horizon's
     :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 / (Kd)) / T})` makes the last terms equal.
@@ -260,7 +248,6 @@ class Soba(LinearAgent):
     n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/16: twice and half of
         it do about as well, with and without noise, once there are ten thousand rounds.
-    diagonal : keep the diagonal of A only.
 
     Examples
     --------
@@ -276,15 +263,13 @@ class Soba(LinearAgent):
     :math:`\tilde O(\sqrt T)` Regret", Algorithm 1 and Theorem 1 at :math:`\eta = 1`.
     """
 
-    PARAMS = (*LinearAgent.PARAMS, "diagonal")
     ARRAYS = ("W", "S", "total")
     DEFAULT_EXPLORATION = 1.0 / 16.0
+    KEEPS_MATRIX = True
 
-    def __init__(self, *, diagonal: bool = False, **parameters: Any) -> None:
+    def __init__(self, **parameters: Any) -> None:
         super().__init__(**parameters)
-        self.diagonal = bool(diagonal)
-        # A^-1: its diagonal (K, d), or its lower triangle, class-major (K d, K d).
-        self._S: Array = np.ones_like(self._W) if self.diagonal else np.eye(self._W.size)
+        self._S: Array = np.eye(self._W.size)  # A^-1: its lower triangle, class-major
         self._total: Array = np.zeros(1)
 
     def _theory(self, T: int) -> float:
@@ -301,14 +286,11 @@ class Soba(LinearAgent):
         zeta[np.argmax(scores)] = weight * decision.x
         zeta[y] = -weight * decision.x
         margin = float((self._W * zeta).sum())
-        if self.diagonal:
-            v = self._S * zeta
-        else:
-            with OneThread():  # several threads on products this small wait for each other
-                # BLAS counts by columns: the upper triangle of the transpose is the lower one.
-                v = dsymv(1.0, self._S.T, zeta.ravel()).reshape(zeta.shape)
+        with OneThread():  # several threads on products this small wait for each other
+            # BLAS counts by columns: the upper triangle of the transpose is the lower one.
+            v = dsymv(1.0, self._S.T, zeta.ravel()).reshape(zeta.shape)
         spread = float((v * zeta).sum())
-        if not self.diagonal and 1.0 + spread < _INVERSE_ROUNDING * float((zeta**2).sum()):
+        if 1.0 + spread < _INVERSE_ROUNDING * float((zeta**2).sum()):
             raise FolklearnError(
                 f"a context weighted to norm {np.linalg.norm(zeta):.2g} is too long to be learned "
                 "again: the inverse matrix has no digits left for it; scale the features to "
@@ -318,14 +300,9 @@ class Soba(LinearAgent):
         if total < 0.0:
             return
         self._total[0] = total
-        if self.diagonal:
-            growth = 1.0 + v * zeta
-            self._W[:] = (self._W - v * weight) / growth
-            self._S /= growth
-        else:
-            self._W -= v * ((margin + weight) / (1.0 + spread))
-            with OneThread():
-                dsyr(-1.0 / (1.0 + spread), v.ravel(), a=self._S.T, overwrite_a=True)
+        self._W -= v * ((margin + weight) / (1.0 + spread))
+        with OneThread():
+            dsyr(-1.0 / (1.0 + spread), v.ravel(), a=self._S.T, overwrite_a=True)
 
 
 class Newtron(LinearAgent):
@@ -346,10 +323,9 @@ class Newtron(LinearAgent):
         \langle \Delta_s, W - W_s\rangle + \frac{\kappa_s\beta}2\langle \Delta_s, W - W_s\rangle^2
 
     that is :math:`-(H + \mu I)^{-1} b` with the least :math:`\mu \ge 0` that keeps W in the ball.
-    Time O(n^3) for a new W, made when it is next needed, n = (K-1) d, and memory 8 n^2 bytes;
-    diagonal, O(K d), with :math:`b = \sum \Delta - \beta\kappa\Delta^2 \circ W` in all coordinates.
+    Time O(n^3) for an outcome, n = (K-1) d, and memory 8 n^2 bytes.
 
-    Guarantee (full matrix, the theorem's :math:`\beta` and :math:`\varepsilon`): the regret of
+    Guarantee (the theorem's :math:`\beta` and :math:`\varepsilon`): the regret of
     the expected log loss :math:`-\frac1\alpha \ln p_y` against every W of the ball is
     :math:`O(\ln T)`, with a constant exponential in :math:`\alpha R D`, and :math:`O(T^{2/3})`
     whatever :math:`\alpha` is. Default parameters are those of the paper's experiments.
@@ -363,7 +339,6 @@ class Newtron(LinearAgent):
         2 \beta D R^2 T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
     alpha, beta : sharpness of the probabilities and curvature of the expansions, positive.
     D : radius of the ball, positive. Logits are at most :math:`\alpha D |x|`.
-    diagonal : keep the diagonal of H only, for large problems.
 
     Examples
     --------
@@ -379,72 +354,41 @@ class Newtron(LinearAgent):
     Prediction". Moré and Sorensen (1983), "Computing a Trust Region Step", for :math:`\mu`.
     """
 
-    PARAMS = (*LinearAgent.PARAMS, "alpha", "beta", "diagonal")
-    ARRAYS = ("H", "b")
+    PARAMS = (*LinearAgent.PARAMS, "alpha", "beta")
+    ARRAYS = ("W", "H", "b")
     DEFAULT_EXPLORATION = 0.01
+    KEEPS_MATRIX = True
 
-    def __init__(
-        self, *, alpha: float = 10.0, beta: float = 0.01, diagonal: bool = False, **parameters: Any
-    ) -> None:
+    def __init__(self, *, alpha: float = 10.0, beta: float = 0.01, **parameters: Any) -> None:
         self.alpha = validation.positive("alpha", alpha)
         self.beta = validation.positive("beta", beta)
-        self.diagonal = bool(diagonal)
         super().__init__(**parameters)
-        d, K = self.n_features, self.n_classes
-        self._Q = helmert(K)
-        H = np.ones(K * d) if self.diagonal else np.eye((K - 1) * d)
-        self._H: Array = H / self.D
-        self._b: Array = np.zeros(len(H))
-        self._is_stale = True
+        n = (self.n_classes - 1) * self.n_features
+        self._Q = helmert(self.n_classes)
+        self._H: Array = np.eye(n) / self.D
+        self._b: Array = np.zeros(n)
 
     def _theory(self, T: int) -> float:
         n = (self.n_classes - 1) * self.n_features
         growth = math.log1p(2.0 * self.beta * self.D * self.R**2 * T / n)
         return math.sqrt(self.alpha * self.n_classes * n * growth / (2.0 * self.beta * T))
 
-    def _leader(self) -> Array:
-        """Return W, which is solved for once after outcomes have changed H and b."""
-        if self._is_stale:
-            with OneThread():  # several threads on factors this small wait for each other
-                W = _minimise_in_ball(self._H, self._b, self.D).reshape(-1, self.n_features)
-            self._W[:] = W if self.diagonal else self._Q @ W
-            self._is_stale = False
-        return self._W
-
-    def _see(self, x: Array) -> Array:
-        scores: Array = self._leader() @ x
-        return scores
-
-    def _probabilities(self, seen: Array) -> Array:
-        p = np.empty(self.n_classes)
-        softmax(self.alpha * seen, p)
-        return p
-
     def _play(self, seen: Array) -> Array:
-        return explore(self._probabilities(seen), self.exploration)
+        p = softmax(self.alpha * seen)
+        return (1.0 - self.exploration) * p + self.exploration / self.n_classes
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         k, propensity = decision.action, decision.propensity
-        p = float(self._probabilities(seen)[k])
+        p = float(softmax(self.alpha * seen)[k])
         # Delta = size (e_k - 1/K) (x) x.
         size, kappa = ((p - 1.0) / propensity, propensity) if correct else (p / propensity, 1.0)
-        if self.diagonal:
-            Delta = np.kron(size * (np.eye(self.n_classes)[k] - 1.0 / self.n_classes), decision.x)
-            H = kappa * self.beta * Delta**2
-            b = Delta - H * self._leader().ravel()
-        else:
-            Delta = np.kron(size * self._Q[k], decision.x)  # Q'1 = 0
-            along = size * float(seen[k] - seen.mean())
-            H = kappa * self.beta * np.outer(Delta, Delta)
-            b = (1.0 - kappa * self.beta * along) * Delta
-        self._H += H
-        self._b += b
-        self._is_stale = True
-
-
-_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
-_MAX_NEWTON_STEPS = 100
-_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
+        Delta = np.kron(size * self._Q[k], decision.x)  # Q'1 = 0
+        along = size * float(seen[k] - seen.mean())
+        self._H += kappa * self.beta * np.outer(Delta, Delta)
+        self._b += (1.0 - kappa * self.beta * along) * Delta
+        with OneThread():  # several threads on factors this small wait for each other
+            w = minimise_in_ball(self._H, self._b, self.D)
+        self._W[:] = self._Q @ w.reshape(-1, self.n_features)
 
 
 def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:
@@ -457,7 +401,7 @@ def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:
     return w, float(w @ cho_solve(factor, w, check_finite=False))
 
 
-def _minimise_in_ball(H: Array, b: Array, D: float) -> Array:
+def minimise_in_ball(H: Array, b: Array, D: float) -> Array:
     """Return w(mu) = -(H + mu)^-1 b with the least mu >= 0 for which |w(mu)| <= D; H is >= 1/D.
 
     Newton's method on 1/|w(mu)| - 1/D, which is concave and increasing: from below the root
@@ -483,6 +427,5 @@ def _minimise_in_ball(H: Array, b: Array, D: float) -> Array:
     except LinAlgError:
         # The eigenvalues span more than the digits of a float; none is below 1/D.
         values, V = eigh(H)
-        rotated: Array = V @ _minimise_in_ball(np.maximum(values, 1.0 / D), V.T @ b, D)
-        return rotated
+        return V @ minimise_in_ball(np.maximum(values, 1.0 / D), V.T @ b, D)
     return w * min(1.0, D / float(np.linalg.norm(w)))

@@ -61,8 +61,7 @@ class AdaBoostOLM(Booster):
         self._alphas: Array = np.zeros(self.n_learners)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = kernels.pairwise_costs(s) / (self.n_classes * (self.n_classes - 1))
-        return C
+        return kernels.pairwise_costs(s) / (self.n_classes * (self.n_classes - 1))
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         out[:] = s
@@ -129,8 +128,7 @@ class AdaBoostOL(AdaBoostOLM):
         super().__init__(n_classes=n_classes, **parameters)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
-        return C
+        return logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         half = 0.5 * self._alphas[i]
@@ -139,9 +137,6 @@ class AdaBoostOL(AdaBoostOLM):
 
     def _step_size(self, t: int) -> float:
         return 4.0 / math.sqrt(t)  # of the logistic loss: the pairwise loss of one pair
-
-
-_MAX_SAMPLES = 10**5
 
 
 class OnlineMBBM(Booster):
@@ -191,7 +186,7 @@ class OnlineMBBM(Booster):
 
     def __init__(self, *, edge: float = 0.1, n_samples: int = 200, **parameters: Any) -> None:
         self.edge = validation.probability("edge", edge)
-        self.n_samples = validation.count("n_samples", n_samples, 1, _MAX_SAMPLES)
+        self.n_samples = validation.count("n_samples", n_samples, 1, 10**5)
         super().__init__(**parameters)
         self._scale = math.log1p(self.n_classes * self.edge / (1.0 - self.edge))
         self._futures = self._draw_futures()
@@ -214,13 +209,11 @@ class OnlineMBBM(Booster):
 
     def potentials(self, i: int, s: Array) -> Array:
         """Return phi^y(s + e_l) after the votes of the learners behind i = 0..N-1, as (K, K)."""
-        phi: Array = kernels.potentials(s, self._futures[self.n_learners - 1 - i])
-        return phi
+        return kernels.potentials(s, self._futures[self.n_learners - 1 - i])
 
     def _cost(self, i: int, s: Array) -> Array:
         phi = self.potentials(i, s)
-        C: Array = (phi - phi.diagonal()[:, None]) / (self.n_classes - 1)
-        return C
+        return (phi - phi.diagonal()[:, None]) / (self.n_classes - 1)
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         out[:] = s
@@ -232,5 +225,4 @@ class OnlineMBBM(Booster):
     @property
     def hedge_weights(self) -> Array:
         """All on the last prefix, (N,): this booster follows the vote of all learners."""
-        weights: Array = np.eye(self.n_learners)[-1]
-        return weights
+        return np.eye(self.n_learners)[-1]

@@ -7,12 +7,11 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evidence import bounds
 from folklearn.kernels.curvature import gamma_star_below
 from folklearn.learners.folklore import SecondOrderLearner
 
 _MAX_POINTS = 2**20
-_MAX_EXPONENT = 700.0  # beyond it exp overflows
+_UNIFORM_SHARE = 1e-9  # mu, which keeps losses finite
 
 
 class Aioli(SecondOrderLearner):
@@ -99,25 +98,7 @@ class Aioli(SecondOrderLearner):
         return 2.0 * lam * B**2 + d / (2.0 * least) * growth
 
 
-class GaussianLearner(SecondOrderLearner):
-    """Base of learners that predict by a Gaussian over reduced logits, at points or its mean."""
-
-    def _start_gaussian(
-        self, gamma: float | None, mu: float, n_points: int | None, seed: int
-    ) -> None:
-        self._gamma = gamma
-        self.mu = validation.fraction("mu", mu)
-        self.seed = validation.count("seed", seed, 0)
-        self.n_points = n_points
-        k = self.n_classes - 1
-        nodes = np.zeros((0, k))  # the softmax at the mean
-        if n_points is not None:
-            self.n_points = validation.count("n_points", n_points, 2, _MAX_POINTS)
-            nodes = gaussian_nodes(self.n_points, k, self.seed)
-        self._start(gamma=gamma, mu=self.mu, nodes=nodes)
-
-
-class Gaf(GaussianLearner):
+class Gaf(SecondOrderLearner):
     r"""GAF, which averages predictions over a Gaussian instead of regularising.
 
     Use it to compare with FOLKLORE, or where the mean prediction of a Gaussian posterior is
@@ -131,7 +112,7 @@ class Gaf(GaussianLearner):
     8 ((K-1) d)^2 bytes per round.
 
     Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``; in closed form, `exact_regret_bound` for exact integrals.
+    ``certificate().regret_bound``.
 
     Parameters
     ----------
@@ -166,7 +147,7 @@ class Gaf(GaussianLearner):
         B: float = 10.0,
         R: float = 1.0,
         lam: float | None = None,
-        mu: float = 1e-9,
+        mu: float = _UNIFORM_SHARE,
         n_points: int | None = 256,
         seed: int = 0,
         improved: bool = False,
@@ -177,48 +158,28 @@ class Gaf(GaussianLearner):
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
         gamma = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)
-        self._start_gaussian(None if self.improved else gamma, mu, n_points, seed)
-
-    def exact_regret_bound(self, n_rounds: int) -> float:
-        r"""Return a bound on the regret for exact integrals, weights of 1 and :math:`|x| \le R`.
-
-        .. math:: \lambda K B^2 + \frac{\psi}{4}
-            \left(\frac{1}{\gamma_{\min}} + \frac{R^2}{4\lambda}\right) (K-1) d
-            \ln\left(1 + \frac{\gamma_{\max} T R^2}{\lambda K d}\right) - T \ln(1 - \mu)
-
-        with :math:`\psi = (e^a - 1)/a, a = R^2/(2\lambda)`. At the default lam, a = BR/4: the
-        bound is polynomial in BR only for lam of order R^2. The live certificate has no such
-        factor. Derived in docs/theory/baselines.md.
-        """
-        T = validation.count("n_rounds", n_rounds, 0)
-        d, K, B, R, lam = self.n_features, self.n_classes, self.B, self.R, self.lam
-        a = R**2 / (2.0 * lam)
-        if a > _MAX_EXPONENT:
-            return math.inf
-        ridge = lam * K * B**2
-        of_folklore = bounds.folklore(
-            T, n_features=d, n_classes=K, B=B, R=R, lam=lam, gamma=self._gamma
-        )
-        return ridge + math.expm1(a) / a * (of_folklore - ridge) - T * math.log1p(-self.mu)
+        self.mu = validation.fraction("mu", mu)
+        self.seed = validation.count("seed", seed, 0)
+        self.n_points = n_points
+        nodes = np.zeros((0, self.n_classes - 1))  # the softmax at the mean
+        if n_points is not None:
+            self.n_points = validation.count("n_points", n_points, 2, _MAX_POINTS)
+            nodes = gaussian_nodes(self.n_points, self.n_classes - 1, self.seed)
+        self._start(gamma=None if self.improved else gamma, mu=self.mu, nodes=nodes)
 
     def regret_bound(self, n_rounds: int) -> float:
-        r"""Return a bound on the regret of what is computed, weights 1 and :math:`|x| \le R`.
+        r"""Return T ln(K/mu), for weights of 1: every class has mass mu/K. Infinite without points.
 
-        For two classes every point set costs at most a constant more a round (`midpoint_cost`);
-        for more classes nothing is known but that every class gets mass mu/K, so that a round
-        loses at most ln(K/mu): both are linear in T. Infinite without points.
+        The live certificate is far below it. Of exact integrals more is known, and a finite number
+        of points adds to every round (docs/theory/baselines.md).
         """
         T = validation.count("n_rounds", n_rounds, 0)
-        if self.n_points is None:
+        if self.n_points is None or self.mu == 0.0:
             return math.inf
-        most = T * math.log(self.n_classes / self.mu) if self.mu > 0.0 else math.inf
-        if self.n_classes > 2:
-            return most
-        cost = midpoint_cost(self.n_points, self.R / math.sqrt(self.lam))
-        return min(most, self.exact_regret_bound(T) + T * cost)
+        return T * math.log(self.n_classes / self.mu)
 
 
-class Laplace(GaussianLearner):
+class Laplace(SecondOrderLearner):
     r"""Online Laplace approximation: often the lowest loss on benign data, no guarantee.
 
     Use it when the stream is benign and no certificate is needed. Prefer `Folklore` when
@@ -227,16 +188,15 @@ class Laplace(GaussianLearner):
     It is GAF with the true curvature :math:`\gamma = 1/2` in place of a valid lower bound and
     the prior :math:`W \sim N(0, B^2 I)`, that is :math:`\lambda = 1/(2B^2)`. It predicts at the
     mode: on all seven real streams of more than two classes that had a lower loss than the mean
-    over the posterior (``n_points``), by up to two thirds. Time and memory are those of `Gaf`.
+    over the posterior, by up to two thirds. Time and memory are those of `Gaf`.
 
     Guarantee: none. The expansion is not a lower bound of the loss: the state certifies nothing.
 
     Parameters
     ----------
-    n_features, n_classes, mu, seed : as for `Gaf`.
+    n_features, n_classes : as for `Gaf`.
     B : standard deviation of the prior of every weight.
     lam : ridge, by default 1/(2 B^2).
-    n_points : predict by the posterior mean, with this number of points; by default, by the mode.
 
     Examples
     --------
@@ -252,23 +212,15 @@ class Laplace(GaussianLearner):
     directed graphical structures".
     """
 
-    PARAMS = ("n_features", "n_classes", "B", "lam", "mu", "n_points", "seed")
+    PARAMS = ("n_features", "n_classes", "B", "lam")
 
     def __init__(
-        self,
-        *,
-        n_features: int,
-        n_classes: int,
-        B: float = 10.0,
-        lam: float | None = None,
-        mu: float = 1e-9,
-        n_points: int | None = None,
-        seed: int = 0,
+        self, *, n_features: int, n_classes: int, B: float = 10.0, lam: float | None = None
     ) -> None:
         self._size(n_features, n_classes)
         self.B = validation.positive("B", B)
         self.lam = validation.positive("lam", 0.5 / self.B**2 if lam is None else lam)
-        self._start_gaussian(0.5, mu, n_points, seed)
+        self._start(gamma=0.5, mu=_UNIFORM_SHARE, nodes=np.zeros((0, self.n_classes - 1)))
 
     def _why_invalid(self) -> str:
         return "Laplace expands the losses, and an expansion is no lower bound of a loss"
@@ -292,28 +244,3 @@ def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
         power = max(half - 1, 1).bit_length()  # Sobol points are balanced in powers of two
         positive = ndtri(np.clip(sampler.random_base2(power)[:half], 1e-12, 1 - 1e-12))
     return np.concatenate([positive, -positive])
-
-
-def midpoint_cost(n_points: int, deviation: float) -> float:
-    r"""Return how many nats the midpoint rule of `Gaf` may lose in a round of two classes.
-
-    .. math:: \ln \sup_m \frac{E\, \sigma(m + s Z)}{\frac1N \sum_j \sigma(m + s Z_j)}
-        \le \ln \frac{\sum_j \rho_j X_j}{\sum_j X_j}, \qquad X_j = e^{s Z_j}
-
-    for a standard Gaussian Z, its N equally likely cells with medians :math:`Z_j`, and a logit
-    of standard deviation at most s; :math:`\rho_j \ge 1` is the largest ratio of mean to median
-    of :math:`e^{sZ}` in the cells up to j. Derived in docs/theory/baselines.md.
-    """
-    from scipy.special import log_ndtr, ndtri  # slow to import
-
-    cells = 2 * ((n_points + 1) // 2)
-    edges = ndtri(np.arange(cells + 1) / cells)
-    medians = deviation * ndtri((np.arange(cells) + 0.5) / cells)
-    # The mean of exp(s Z) in a cell is N exp(s^2/2) times the mass of the cell moved by -s.
-    low, high = edges[:-1] - deviation, edges[1:] - deviation
-    low, high = np.where(low > 0.0, -high, low), np.where(low > 0.0, -low, high)
-    near, far = log_ndtr(high), np.maximum(log_ndtr(low), -1e300)
-    means = near + np.log1p(-np.exp(np.minimum(far - near, 0.0))) + 0.5 * deviation**2
-    ratios = np.maximum.accumulate(np.maximum(means + math.log(cells) - medians, 0.0))
-    weights = np.exp(medians - medians.max())
-    return math.log((weights * np.exp(ratios)).sum() / weights.sum()) + 1e-9

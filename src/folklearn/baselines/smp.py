@@ -18,9 +18,7 @@ _MIN_GAIN = 1e-17  # of 1 + f, promised by a step
 _VALUE_ROUNDING = 1e-13  # of 1 + f, which lets the last steps through
 _MAX_STEPS = 200
 _MIN_STEP_LENGTH = 1e-30  # of a Newton step: less is rounding
-_NO_CLASSES = np.empty(0, np.int64)
-REFIT = "refit"
-LAPLACE = "laplace"
+REFIT, LAPLACE = "refit", "laplace"
 
 
 class RidgeRegression:
@@ -35,12 +33,10 @@ class RidgeRegression:
         self._Q = helmert(targets.shape[1])
 
     def _logits(self, U: Array) -> Array:
-        Z: Array = (self.X @ U.T) @ self._Q.T
-        return Z
+        return (self.X @ U.T) @ self._Q.T
 
     def value(self, U: Array) -> float:
-        """Return f at U."""
-        losses = logit_losses(self._logits(U), _NO_CLASSES, self.targets)
+        losses = logit_losses(self._logits(U), np.empty(0, np.int64), self.targets)
         return float(losses.sum() + self.lam * (U**2).sum())
 
     def expand(self, U: Array) -> tuple[Array, Array]:
@@ -58,7 +54,7 @@ class RidgeRegression:
             for b in range(a + 1):
                 H[a, :, b] = (self.X * M[:, a, b, None]).T @ self.X
         hessian = H.reshape(k * d, k * d) + 2.0 * self.lam * np.eye(k * d)
-        return gradient, _lower_factor(hessian)
+        return gradient, lower_factor(hessian)
 
     def minimise(self, U: Array) -> tuple[Array, bool]:
         """Return the minimiser, by damped Newton steps from U, and whether they converged.
@@ -84,13 +80,12 @@ class RidgeRegression:
         return U, False
 
 
-def _lower_factor(H: Array) -> Array:
+def lower_factor(H: Array) -> Array:
     """Return L with LL' = H, of which the lower triangle counts; rounding may want a ridge."""
     ridge = 0.0
     while True:
         try:
-            L: Array = cholesky(H + ridge * np.eye(len(H)), lower=True)
-            return L
+            return cholesky(H + ridge * np.eye(len(H)), lower=True)
         except LinAlgError:
             ridge = max(10.0 * ridge, 1e-14 * float(H.trace()))
 
@@ -210,8 +205,7 @@ class SMP(Serializable):
 
     def coef(self) -> Array:
         """Return the empirical minimiser W (K, d), without virtual labels."""
-        W: Array = self._Q @ self._U
-        return W
+        return self._Q @ self._U
 
     def _log_numerators(self, x: ArrayLike) -> Array:
         """Return ln softmax(z^(y))_y for every label y, one row per context."""
@@ -219,8 +213,7 @@ class SMP(Serializable):
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
         x = validation.numbers("x", x)
         if x.ndim != 2:
-            first: Array = self._log_numerators(validation.context(x, self.n_features)[None])[0]
-            return first
+            return self._log_numerators(validation.context(x, self.n_features)[None])[0]
         X, _ = validation.contexts(x, self.n_features)
         logs, (k, d) = np.empty((len(X), self.n_classes)), self._U.shape
         squares, vectors = prediction_rules.small_arrays(k)

@@ -13,12 +13,11 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.learners.base import Learner, check_is_learner
+from folklearn.learners.folklore import certificate_at_norm
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
-AVERAGE = "average"
-RANDOM = "random"
-LAST = "last"
+AVERAGE, RANDOM, LAST = "average", "random", "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
@@ -84,17 +83,11 @@ class OnlineToBatch(Serializable):
     }
 
     def __init__(
-        self,
-        learner: Learner,
-        *,
-        select: str = AVERAGE,
-        n_checkpoints: int = 10,
-        seed: int = 0,
+        self, learner: Learner, *, select: str = AVERAGE, n_checkpoints: int = 10, seed: int = 0
     ) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner
-        self.n_features = learner.n_features
-        self.n_classes = learner.n_classes
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
         self.select = validation.choice("select", select, (AVERAGE, RANDOM, LAST))
         self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
         self.seed = validation.count("seed", seed, 0)
@@ -161,8 +154,9 @@ class OnlineToBatch(Serializable):
 
         It is the regret bound of the learner's certificate divided by T, or, for a learner
         without a certificate, that of its `regret_bound`, if weights are 1 and contexts of
-        norm at most R. The excess is over the best model of the certificate's class, or of a
-        smaller ``B``. `reason` says why there is none.
+        norm at most R. The excess is over the best model of the certificate's class, its penalty
+        counted if the certificate does, or over that of row norm at most ``B``. `reason` says why
+        there is none.
         """
         bound, why = self._regret(B)
         return None if why else bound / self.n_rounds
@@ -175,7 +169,8 @@ class OnlineToBatch(Serializable):
     def _regret(self, B: float | None) -> tuple[float, str]:
         if self._heuristic:
             return math.inf, self._heuristic
-        certificate = self.learner.certificate(B=B)
+        learner = self.learner
+        certificate = learner.certificate() if B is None else certificate_at_norm(learner, B)
         bound = self.learner.regret_bound(self.n_rounds)
         if certificate.valid:
             return certificate.regret_bound, ""

@@ -134,7 +134,7 @@ def minimise_penalised(
         if value < best:
             here, best, length = W, value, 1.0
             with threads_for(W.size):
-                target = expansion.sums[0].mode(ridge)
+                target = expansion.quadratic.mode(ridge)
             if target is None:
                 return here  # rows of absurd size: rounding leaves no factor
             step = target - W
@@ -167,7 +167,6 @@ class _TrainingPasses(Passes):
 
     @property
     def device(self) -> Device | None:
-        """Where sums over pairs of classes are made."""
         return self._passes.device
 
     def on_device(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
@@ -178,11 +177,10 @@ class _TrainingPasses(Passes):
             yield first, rows._replace(weights=rows.weights * in_training)
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return the sum over the chunks, as `Passes.total` does."""
-        fold = self._fold
-        return self._passes.total(
-            size, lambda chunk: sum_chunk(RowChunk(chunk.first, fold.split(chunk, held_out=False)))
-        )
+        def sum_training(chunk: RowChunk) -> S:
+            return sum_chunk(RowChunk(chunk.first, self._fold.split(chunk, held_out=False)))
+
+        return self._passes.total(size, sum_training)
 
 
 def _held_out_loss(fold: _Fold, W: Array, chunk: RowChunk) -> Array:

@@ -1,6 +1,7 @@
 """Penalised maximum likelihood for sparse rows and many classes, by dual coordinate ascent."""
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ _MULTIPLICATIONS_PER_CHUNK = 1e8  # between two chances to be interrupted
 _LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 
+@dataclass(eq=False)
 class ColumnModel:
     """Weights (n, K) of the columns (n,) that occurred, in order; all others have none.
 
@@ -36,18 +38,14 @@ class ColumnModel:
     held_out : average loss of the rows that were left out; NaN if there were too few.
     """
 
-    def __init__(
-        self,
-        columns: NDArray[np.int64],
-        weights: Array,
-        *,
-        ridge: float = math.nan,
-        power: float = math.nan,
-        held_out: float = math.nan,
-    ) -> None:
-        self.columns, self.weights = columns, weights
-        self.ridge, self.power, self.held_out = ridge, power, held_out
-        self._index = Columns.of(columns)
+    columns: NDArray[np.int64]
+    weights: Array
+    ridge: float = math.nan
+    power: float = math.nan
+    held_out: float = math.nan
+
+    def __post_init__(self) -> None:
+        self._index = Columns.of(self.columns)
 
     def predict(self, X: Contexts) -> Array:
         """Return the probabilities (T, K) of rows (T, d)."""
@@ -98,8 +96,7 @@ def fit_sparse(
     final = _Fit(problem, np.arange(T), best.fits)
     final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
-    words = {"ridge": best.ridge, "power": power, "held_out": best.held_out}
-    return ColumnModel(problem.columns, weights, **words)
+    return ColumnModel(problem.columns, weights, best.ridge, power, best.held_out)
 
 
 def _search_penalty(

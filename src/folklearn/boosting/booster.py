@@ -19,8 +19,6 @@ from folklearn.boosting.weak_learners import hoeffding_trees
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels import boosting as kernels
 from folklearn.learners.base import Learner
-from folklearn.progress import Report
-from folklearn.validation import Rows
 
 
 @runtime_checkable
@@ -34,7 +32,6 @@ class WeakLearner(Protocol):
         """Learn that y was true; the size of C[y] is the importance of the example."""
 
 
-_HARD_ONLY = "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
 WeakLearners = Callable[[int, np.random.Generator], WeakLearner] | Sequence[WeakLearner]
 
 
@@ -221,8 +218,7 @@ class Booster(Learner):
 
     def _predict(self, x: Array) -> Array:
         scores = self._see(validation.usable(x)).scores
-        p: Array = kernels.mix_prefixes(scores, self._scale, self._losses)
-        return p
+        return kernels.mix_prefixes(scores, self._scale, self._losses)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -240,12 +236,13 @@ class Booster(Learner):
     def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""
         x = validation.usable_context(x, self.n_features)
-        labels: Labels = self._see(x).scores[1:].argmax(axis=1)
-        return labels
+        return self._see(x).scores[1:].argmax(axis=1)
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         if label < 0:
-            raise InvalidInputError(_HARD_ONLY)
+            raise InvalidInputError(
+                "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
+            )
         seen = self._see(validation.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
@@ -257,20 +254,12 @@ class Booster(Learner):
         self._n_rounds += 1
         return loss
 
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        if len(rows.soft):
-            raise InvalidInputError(_HARD_ONLY)
-        return super()._run(rows, report)
-
     @property
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
-        weights: Array = kernels.softmin(self._mistakes)
-        return weights
+        return kernels.softmin(self._mistakes)
 
 
 def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:
     """Return a prefix 1..N, drawn with these probabilities (N,)."""
-    number = np.random.default_rng((seed, n_rounds)).random()
-    totals = np.cumsum(weights)
-    return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
+    return 1 + int(np.random.default_rng((seed, n_rounds)).choice(len(weights), p=weights))

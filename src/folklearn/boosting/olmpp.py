@@ -26,7 +26,8 @@ class _RegressionRows:
         self.regression = validation.choice("regression", regression, tuple(_KINDS))
         self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self._kind = _KINDS[regression]
-        self._rows: Array = kernels.initial_rows(n_learners, self._kind)
+        self._rows: Array = np.zeros((n_learners, kernels.N_NUMBERS))
+        self._rows[:, [kernels.A00, kernels.A11]] = kernels.RIDGE[self._kind]
 
     @property
     def _clip(self) -> float:
@@ -195,8 +196,7 @@ class AdaBoostOLMpp(_RegressionRows, Booster):
         self._set_regression(regression, horizon, self.n_learners)
 
     def _cost(self, i: int, s: Array) -> Array:
-        C: Array = kernels.logistic_costs(s)
-        return C
+        return kernels.logistic_costs(s)
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
         kernels.regress(self._rows[i], self._kind, self._clip, s, label, out)
@@ -221,5 +221,4 @@ class AdaBoostOLMpp(_RegressionRows, Booster):
         with the label l of learner i and the scores before it; 0 before the first round.
         """
         tried = self._rows[:, kernels.TRIED]
-        edges: Array = self._rows[:, kernels.GAINED] / np.where(tried > 0.0, tried, 1.0)
-        return edges
+        return self._rows[:, kernels.GAINED] / np.where(tried > 0.0, tried, 1.0)

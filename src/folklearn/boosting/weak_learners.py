@@ -16,6 +16,8 @@ from folklearn.learners.base import Learner, check_is_learner
 from folklearn.serialization import Serializable
 from folklearn.utils import import_optional
 
+_MAX_REPETITIONS = 1000
+
 
 def _check_methods(kind: str, model: Any, *names: str) -> None:
     has_methods = all(callable(getattr(model, name, None)) for name in names)
@@ -130,9 +132,6 @@ class NaiveBayes(Serializable):
         weight = validation.weight(weight)
         if weight > 0.0:
             add_moments(self._mass, self._mean, self._spread, x, label, weight)
-
-
-_MAX_REPETITIONS = 1000
 
 
 class RiverClassifier:

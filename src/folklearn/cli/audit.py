@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
 from operator import add
@@ -63,10 +64,9 @@ def audit(
             "labels, plain or as p:label; one file for each file of rows, in their order.",
         ),
     ] = None,
-    B: options.Norm = None,
     exact: Annotated[
         bool,
-        Option("--exact", help="Read the file again until the best of these models is known."),
+        Option("--exact", help="Read the file again until the best of all linear models is known."),
     ] = False,
     jobs: options.Jobs = 1,
     device: options.Device = OWN,
@@ -81,7 +81,6 @@ def audit(
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    options.check_settings(B=B)
     roles, files = options.parse_roles(role, drop), (file, *(more or ()))
     if len(predictions) != len(files):
         raise FolklearnError(
@@ -100,11 +99,10 @@ def audit(
                 raise FolklearnError(
                     f"{option} is for one file: leave it out, or audit one at a time"
                 )
-            summary = partial(_summarise_files, *_audit_together(console, pairs, B, jobs))
+            summary = partial(_summarise_files, *_audit_together(console, pairs, jobs))
         else:
-            audited = FileAudit(console, "audit", pairs[0], B, device)
-            certificate = audited.refine(jobs) if exact else audited.certifier.certificate()
-            certificate = audited.file.describe_certificate(certificate)
+            audited = FileAudit(console, "audit", pairs[0], device)
+            certificate = audited.certificate(jobs if exact else None)
             summary = partial(_summarise, audited, certificate, audited.file.regression())
     console.print(summary(time.perf_counter() - started))
 
@@ -132,16 +130,13 @@ class FilePair(NamedTuple):
 class FileAudit:
     """Read rows and predictions of them, and certify these, with a table of the progress."""
 
-    def __init__(
-        self, console: Console, command: str, pair: FilePair, B: float | None, device: str = OWN
-    ) -> None:
-        options.check_settings(B=B)
+    def __init__(self, console: Console, command: str, pair: FilePair, device: str = OWN) -> None:
         self._console = console
         self.file = file = LabelledFile(console, command, pair.source, pair.roles)
         self.predictions = PredictionsFile(pair.predictions, file).read()
         sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
-        self.certifier = Certifier(**sizes, B=file.scale_norm(B), device=device)
-        models = file.describe_models(self.certifier.B)
+        self.certifier = Certifier(**sizes, constant=0, device=device)
+        models = f"linear in {file.describe_columns()}"
         console.print(file.describe(audited=pair.predictions, models=models))
         self.P, self.y = self.predictions.P, np.empty(file.n_rows, np.int64)
         self._shown = 0, 0.0  # rows and loss by the last line
@@ -165,13 +160,18 @@ class FileAudit:
         bound = format_loss(self.certifier.certificate().regret_bound / n)
         return [f"{n}", *losses, f"{n_wrong / n:.2%}", bound, f"{speed:.0f}"]
 
-    def refine(self, jobs: int) -> PredictionCertificate:
+    def certificate(self, jobs: int | None = None) -> PredictionCertificate:
+        """Return the certificate; with a number of threads the exact one, from further passes."""
+        found = self.certifier.certificate() if jobs is None else self._read_again(jobs)
+        return replace(found, models=self.file.describe_columns())
+
+    def _read_again(self, jobs: int) -> PredictionCertificate:
         n = self.certifier.n_rounds
         self._console.print("Reading the rows again:")
 
         def show(done: Pass) -> None:
             self._console.print(
-                f"  pass {done.number}: a linear model with an average log loss of "
+                f"  pass {done.number}: a linear model with an average loss and penalty of "
                 f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
             )
 
@@ -190,21 +190,19 @@ def _summarise(
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        certificate.in_full(),
+        certificate.in_words(),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
-        lines.append("So these predictions had a lower loss than every such linear model.")
+        lines.append(
+            "So these predictions had a lower loss than every such linear model with its penalty."
+        )
     if hindsight is not None:
         lines.append(hindsight.in_words())
-    lines.append(
-        "The reference model, a linear one that learned the same rows online, had an average log "
-        f"loss of {audited.certifier.leader_loss / n:.4f}."
-    )
     return "\n".join([*lines, *audited.predictions.notes(audited.y)])
 
 
 def _audit_together(
-    console: Console, pairs: Sequence[FilePair], B: float | None, jobs: int
+    console: Console, pairs: Sequence[FilePair], jobs: int
 ) -> tuple[parallel.FilesAudit, LabelledFile]:
     """Return certificates of several files, and one of these, which describes the columns."""
     if any(pair.source.file in (None, options.STDIN) for pair in pairs):
@@ -217,17 +215,17 @@ def _audit_together(
         file.set_columns(keys)
     file, moments = files[0], reduce(add, (file.moments() for file in files))
     file.set_columns(keys, moments)
-    labels, norm = file.labels, file.scale_norm(B)
+    labels = file.labels
     n_rows = sum(file.n_rows for file in files)
     fields = {
         "data": f"{len(pairs)} files, {n_rows} rows with a label",
         "predicted": display.describe_classes(labels),
-        "models": file.describe_models(norm, _ALL_FILES),
+        "models": f"linear in {file.describe_columns(_ALL_FILES)}",
     }
     console.print(display.format_fields(fields))
     with display.progress_bar(console, "reading", len(pairs)) as report:
         audited = parallel.audit_files(
-            pairs, partial(FilePair.read_batches, keys=keys, moments=moments), B=norm,
+            pairs, partial(FilePair.read_batches, keys=keys, moments=moments), constant=0,
             n_features=file.scaler.n_columns, n_classes=len(labels), n_jobs=jobs, progress=report,
         )  # fmt: skip
     return audited, file
@@ -274,5 +272,5 @@ def _summarise_files(audited: parallel.FilesAudit, file: LabelledFile, seconds: 
         n, *numbers = parallel.average_certificate(row.certificate)
         lines.append(table.line([name, f"{n}", *map(format_loss, numbers)]))
     lines.append(f"Audited {audited.certificate.n_rounds} predictions in {seconds:.2f} s.")
-    lines.append(file.describe_certificate(audited.certificate, _ALL_FILES).in_full())
+    lines.append(replace(audited.certificate, models=file.describe_columns(_ALL_FILES)).in_words())
     return "\n".join(lines)

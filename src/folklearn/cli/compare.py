@@ -1,6 +1,8 @@
-"""`folklearn compare`: several learners on the same rows, and the best in hindsight."""
+"""`folklearn compare`: several learners on the same rows, and a regression in hindsight."""
 
+import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,7 @@ from folklearn.metrics.scores import linear_losses
 from folklearn.scale.parallel import compare as compare_learners
 from folklearn.utils import count_of
 
+_NORM = 10.0  # of the class that some learners keep to, for rows of norm 1
 _TABLE = TextTable(
     [
         ("", "average", "error", "regret", "microseconds"),
@@ -41,18 +44,16 @@ def compare(
     learners: Annotated[
         str, Option(metavar="A,B,C", help=f"Names, of these: {', '.join(options.LEARNERS)}.")
     ] = "auto,folklore,ogd",
-    B: options.Norm = None,
     jobs: options.Jobs = 1,
     plot: options.Plot = None,
     quiet: Annotated[bool, Option("--quiet", help="Print the table only.")] = False,
 ) -> None:
-    """Compare learners on the same rows, and with the best linear model in hindsight.
+    """Compare learners on the same rows, and with a logistic regression in hindsight.
 
-    Regret is a learner's total loss beyond that of the best linear model,
-    found afterwards from all the rows: the data must fit in memory.
+    Regret is a learner's total loss beyond loss and penalty of a logistic regression
+    that is fitted afterwards to all the rows: the data must fit in memory.
     The table goes to standard output.
     """
-    options.check_settings(B=B)
     options.check_jobs(jobs)
     names, console = [name.strip() for name in learners.split(",")], new_console(quiet)
     for name, n_times in Counter(names).items():
@@ -64,18 +65,19 @@ def compare(
         source = options.Source(file, target, format, delimiter, encoding, decimal)
         rows = LabelledFile(console, "compare", source, options.parse_roles(role, drop))
         _check_memory(rows, names)
-        norm, K = rows.scale_norm(B), len(rows.labels)
+        (X, y), K = rows.matrix(), len(rows.labels)
+        R = math.sqrt((X**2).sum() / len(X))  # a learner as it is for rows of norm 1
         settings = {
-            name: {"B": norm} if "B" in catalogue.settings_of(name) else {} for name in names
+            name: {word: value for word, value in (("R", R), ("B", _NORM / R)) if word in takes}
+            for name, takes in zip(names, map(catalogue.settings_of, names), strict=True)
         }
         for name in names:  # raises for settings that cannot be used
             catalogue.make(name, 1, K, settings[name])
         about = f"{', '.join(names)}; all rows are in memory, standardised once"
         console.print(rows.describe(learners=about))
-        X, y = rows.matrix()
         with progress_bar(console, "learning", len(y) * len(names)) as report:
             comparison = compare_learners(
-                settings, X, y, n_classes=K, B=norm, n_jobs=jobs,
+                settings, X, y, n_classes=K, constant=0, n_jobs=jobs,
                 progress=lambda n_done: report(n_done * len(y)),
             )  # fmt: skip
         typer.echo(_TABLE.header)
@@ -87,15 +89,13 @@ def compare(
             at = plots.curve_rounds(len(y))
             lines = {row.learner: row.scores.loss_curve[at - 1] / at for row in comparison.rows}
             best_losses = np.cumsum(linear_losses(X, y, best.W))
-            lines["best linear model of the class"] = best_losses[at - 1] / at
+            lines["logistic regression in hindsight"] = best_losses[at - 1] / at
             title = f"folklearn compare: {Path(rows.name).name}"
             figure = plots.curves(at, lines, title=title, y="average log loss (nats)")
             plots.save(figure, plot_path)
         console.print(
-            f"The best {rows.describe_models(norm)} has, in hindsight, an average log loss of "
-            f"{best.loss / len(y):.4f}; every regret is exact up to {best.gap:.1e} nats."
-            + " The search for it stopped early: regrets may be that much larger."
-            * (not best.converged)
+            f"{replace(best, features=rows.describe_columns()).in_words()} Regret is the total "
+            "loss beyond loss and penalty of that regression."
         )
         if jobs != 1:
             console.print("Times were measured while learners ran at once: alone they take less.")
@@ -104,8 +104,8 @@ def compare(
 
 def _check_memory(rows: LabelledFile, names: list[str]) -> None:
     d, K, present = rows.n_inputs + 1, len(rows.labels), utils.bytes_present()
-    search = f"to find the best linear model of {rows.n_rows} rows"
-    n_bytes = {search: 8 * (2 * (K * d) ** 2 + rows.n_rows * (2 * d + 2 * K))}
+    search = f"to fit a logistic regression to {rows.n_rows} rows"
+    n_bytes = {search: 8 * (2 * d**2 + 64 * K * d + rows.n_rows * (2 * d + 2 * K))}
     n_bytes |= {f"for {name}": catalogue.n_bytes(name, d, K) for name in names}
     for what, needed in n_bytes.items():
         if needed > present:

@@ -135,7 +135,6 @@ def report(
     output: Annotated[
         str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
     ] = "report.html",
-    B: options.Norm = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -150,11 +149,10 @@ def report(
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            audited = FileAudit(console, "report", FilePair(source, predictions, roles), B)
-            rows, certificate = audited.file, audited.certifier.certificate()
+            audited = FileAudit(console, "report", FilePair(source, predictions, roles))
             facts = ModelSummary.of_predictions(
-                rows.labels, audited.P, audited.y, rows.describe_certificate(certificate),
-                leader_loss=audited.certifier.leader_loss, hindsight=rows.regression(),
+                audited.file.labels, audited.P, audited.y, audited.certificate(),
+                hindsight=audited.file.regression(),
                 warnings=list(audited.predictions.notes(audited.y)),
             )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import compress
 from operator import add
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 from rich.console import Console
@@ -18,23 +18,18 @@ from folklearn.cli.display import describe_classes, describe_run, format_fields,
 from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
-from folklearn.evidence.certificate import Certificate
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, WORDS
-from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
-from folklearn.readers.columnar import TableReader
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
 from folklearn.readers.table import TextColumn
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import count_of, join_names
-
-C = TypeVar("C", bound=Certificate)
 
 # Columns of a file of predictions: the probability of a class, of one never seen, and the label.
 CLASS_PREFIX, UNSEEN, LABEL = "p:", "unseen", "label"
@@ -51,11 +46,9 @@ class LabelledFile:
     def __init__(
         self, console: Console, command: str, source: Source, roles: Mapping[str, str]
     ) -> None:
-        reader, target = source.open()
+        reader, target = source.open(buffered=True)
         try:
-            self.dataset = ModelDataset(
-                Model(roles=roles), TableReader.buffer(reader), target, dense=True
-            )
+            self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
             _check_words(self.dataset, command)
             with progress_bar(console, "checking", reader.n_rows) as report:
                 self.dataset.begin(report)
@@ -104,25 +97,17 @@ class LabelledFile:
         X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
         return X
 
-    def scale_norm(self, B: float | None) -> float:
-        """Return a norm per standard deviation as one for scaled rows; 10 for None."""
-        return DEFAULT_B if B is None else B / self.scaler.unit
-
-    def describe_certificate(self, certificate: C, by: str = "all rows") -> C:
-        models = self.describe_models(certificate.B, by)
-        return replace(certificate, B=certificate.B * self.scaler.unit, models=models)
-
-    def describe_models(self, B: float, by: str = "all rows") -> str:
-        return class_in_words(self.encoder.in_words.format(by=by), B * self.scaler.unit)
+    def describe_columns(self, by: str = "all rows") -> str:
+        """Return in words what linear models of these rows are linear in."""
+        return f"the columns ({self.encoder.in_words.format(by=by)})"
 
     def regression(self) -> Regression | None:
         K = len(self.labels)
         if not is_regression_affordable(K * (self.n_inputs + 1), 8 * self.n_rows * self.n_inputs):
             return None
         X, y = self.matrix()
-        fitted = logistic_regression(X / self.scaler.unit, y, n_classes=K, constant=0)
-        columns = self.encoder.in_words.format(by="all rows")
-        return replace(fitted, features=f"the columns ({columns})")
+        fitted = logistic_regression(X, y, n_classes=K, constant=0)
+        return replace(fitted, features=self.describe_columns())
 
     def batches(self) -> Iterator[tuple[Array, Labels]]:
         """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y.

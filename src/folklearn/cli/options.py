@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-import numpy as np
 from typer import Argument, Option
 
 from folklearn import serialization, validation
@@ -19,10 +18,9 @@ from folklearn.learners import catalogue
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
 from folklearn.model.roles import check_known as check_role
-from folklearn.readers.columnar import TableReader
-from folklearn.readers.open import FORMATS, open_reader
+from folklearn.readers.open import FORMATS, open_reader, open_source
 from folklearn.readers.reader import BadRow, Reader
-from folklearn.readers.table import Column, Table, TextColumn
+from folklearn.readers.records import RowsReader
 from folklearn.synthetic import DIGITS_NAME, DIGITS_TARGET, digits
 from folklearn.utils import join_names
 
@@ -73,15 +71,6 @@ Dropped = Annotated[
     list[str] | None,
     Option(metavar="COLUMN", help="Column to leave out, like --role COLUMN=ignored; repeatable."),
 ]
-Norm = Annotated[
-    float | None,
-    Option(
-        "--B",
-        help="Norm of the weights of a class, per standard deviation, up to which the lower bound "
-        "holds for linear models; a learner that takes a B is made for it. Default: 10 over the "
-        "norm of a row.",
-    ),
-]
 Jobs = Annotated[
     int, Option(metavar="N", help="Processes or threads at once, -1 for all cores; same result.")
 ]
@@ -111,7 +100,8 @@ class Source:
     encoding: str | None = None
     decimal: str | None = None
 
-    def open(self) -> tuple[Reader, str | None]:
+    def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
+        """Return the rows, a pipe `buffered` in memory if asked for, and their target."""
         options = asdict(self)
         file, target = options.pop("file"), options.pop("target")
         if file is None:
@@ -120,15 +110,15 @@ class Source:
                 options_set.append(f"--target {target!r}")
             if options_set:
                 raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
-            pixels, labels = digits()
-            columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
-            table = Table(columns, np.arange(1, len(labels) + 1))
-            return TableReader(table, DIGITS_NAME), DIGITS_TARGET
+            reader = RowsReader(digits())
+            reader.name, reader.format = DIGITS_NAME, "frame"  # no row may lack columns
+            return reader, DIGITS_TARGET
         if file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
         if os.path.isdir(file):
             raise FolklearnError(f"{file} is a folder, not a file of rows")
-        return open_reader(file, **options), target
+        stored = open_source(file, self.encoding)
+        return open_reader(stored.buffer() if buffered else stored, **options), target
 
 
 def spell_option(template: str, *values: str) -> str:

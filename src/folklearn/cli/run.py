@@ -15,7 +15,6 @@ from folklearn.cli.labelled_file import check_two_classes
 from folklearn.cli.options import Text
 from folklearn.cli.predict import PredictionWriter, open_writer
 from folklearn.errors import FolklearnError
-from folklearn.evidence.certificate import round_down
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
@@ -57,7 +56,6 @@ def run(
         Text, Option(metavar="FILE", help="Labels that are known in advance, one a line.")
     ] = None,
     learner: Annotated[Text, Option(metavar="NAME", help=_LEARNER_HELP)] = None,
-    B: options.Norm = None,
     R: Annotated[
         float | None, Option("--R", help="For experts: norm of a scaled row. Default: about 1.")
     ] = None,
@@ -123,8 +121,7 @@ def run(
     predictions go to standard output.
     """
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
-    options.check_settings(B=B)
-    fixed = {"learner": learner, "cross": cross, "B": B, **settings}
+    fixed = {"learner": learner, "cross": cross, **settings}
     fixed |= {"classes": classes, "windows": windows}
     for name in fixed:
         if load is not None and fixed[name]:
@@ -158,7 +155,7 @@ def run(
         else:
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
-                learner, roles=roles, crosses=crosses, classes=labels, B=B, windows=windows,
+                learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
                 device=device, **settings,
             )  # fmt: skip
         if monitor:
@@ -227,7 +224,7 @@ def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
         if option not in takes and name == default:
             raise FolklearnError(f"{name} needs no {option}; choose --learner {_CLASSIC}")
         if option not in takes:
-            options = " and ".join(f"--{word}" for word in ("B", *takes))
+            options = " and ".join(f"--{word}" for word in takes)
             raise FolklearnError(f"{name} takes no --{option}; its options are {options}")
     return name
 
@@ -315,8 +312,8 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
     windows = [window for window in windows if window.weight > 0.0]
     if windows:
         yield (
-            "The last rows; the lower bound is for the linear models above, of norm up to "
-            f"{round_down(windows[0].B)}, fixed for these rows:"
+            "The last rows; the lower bound is for the linear models above, with their penalty, "
+            "fixed for these rows:"
         )
         yield _WINDOWS.header
     for window in windows:

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike
 from folklearn import progress, validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.best_linear import Report, refine
+from folklearn.evaluate.best_linear import Report
+from folklearn.evaluate.regression import regress
 from folklearn.evaluate.windows import RoundObserver
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.evidence import LowerBound, round_loss_up
+from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.lower_bound import LowerBound, penalty_of, round_loss_up
 from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
-from folklearn.kernels.lower_bound import project_into_class
-from folklearn.learners.leader import Leader
-from folklearn.metrics.scores import checked_rows
+from folklearn.metrics.scores import check_probabilities
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -62,8 +62,14 @@ class PredictionLoss:
         n_impossible = self.n_impossible + other.n_impossible
         return type(self)(self.total + other.total, n_impossible, first)
 
-    def against(self, linear: float, *, B: float, n_rounds: int) -> PredictionCertificate:
-        """Return what a lower bound on the loss of linear models says of the predictions."""
+    def against(
+        self, linear: float, *, n_rounds: int, n_classes: int, C: float | None
+    ) -> PredictionCertificate:
+        """Return what a lower bound says of the predictions.
+
+        It is about the loss and the penalty of every linear model; or, if C is None, about the loss
+        of one.
+        """
         reason = (
             f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
             f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
@@ -72,8 +78,9 @@ class PredictionLoss:
         return PredictionCertificate(
             loss=self.total,
             regret_bound=round_loss_up(self.total, n_rounds) - linear,
-            B=B,
             n_rounds=n_rounds,
+            C=C,
+            penalty=0.0 if C is None else penalty_of(C, n_classes),
             reason=reason if self.n_impossible else "",
             linear_at_least=linear,
         )
@@ -85,9 +92,10 @@ def audit(
     P: ArrayLike,
     weight: ArrayLike | None = None,
     *,
-    B: float = 10.0,
+    C: float = 1.0,
+    constant: int | None = None,
     tol: float = 1e-6,
-    most_passes: int | None = None,
+    most_passes: int = 500,
     report: Report | None = None,
     n_jobs: int = 1,
     device: str | None = None,
@@ -97,16 +105,16 @@ def audit(
     The result of `Certifier.exact`, in fewer passes; `folklearn.scale.spark.audit` is for tables
     that no machine holds.
 
-    Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
-    floating point too. Mostly one comes within ``tol`` (1 + its loss) of it; `refine` says when.
+    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
+    floating point too. Mostly one comes within ``tol`` of it; see `logistic_regression`.
 
     Parameters
     ----------
     X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
     P : what was predicted, before the labels were seen.
-    B : largest row norm of the linear models to compare with.
-    tol, most_passes, report : of `refine`.
-    n_jobs, device : of `best_in_class`.
+    C, constant : of the penalty, as of `Evidence`.
+    tol, most_passes, n_jobs, device : of `logistic_regression`.
+    report : called with a `Pass` after each.
 
     Examples
     --------
@@ -125,41 +133,39 @@ def audit(
     n_classes = validation.count("the number of columns of P", P.shape[1], 2)
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
-    losses = log_losses(checked_rows(P, len(rows.X), n_classes), rows.labels, rows.soft)
+    losses = log_losses(check_probabilities(P, len(rows.X), n_classes), rows.labels, rows.soft)
     passes = LocalPasses(lambda: [rows], MapReduce.from_options(n_jobs, device))
-    best = refine(passes, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
+    best = regress(
+        passes, **sizes, C=C, constant=constant, tol=tol, most_passes=most_passes, report=report
+    )
     total = PredictionLoss.of(losses, rows.weights, 0)
-    return total.against(best.at_least, B=best.B, n_rounds=len(rows.X))
+    return total.against(best.at_least, n_rounds=len(rows.X), n_classes=n_classes, C=best.C)
 
 
 class Certifier(RoundObserver):
     r"""Certify the predictions of any model: River, VW, a neural network.
 
-    Pass it every context, label and prediction; it bounds how much better any linear model of
-    row norm at most B could have done in hindsight. A negative bound proves that the
-    predictions beat every such model.
+    Pass it every context, label and prediction; it bounds how much better any linear model, its
+    penalty counted, could have done in hindsight. A negative bound proves that the predictions
+    beat every such model.
 
-    It collects `Evidence` from the rows, expanded as they come at the model that fits those before
-    (`Leader`; the first 2000 rows are kept and expanded anew); for wide rows and many classes
-    `LinearEvidence` at what `SparseSgd` predicts. Its sum :math:`\hat E` lies below the loss of
-    every linear model, so for *any* predictions
+    It collects `Evidence` from the rows; for wide rows and many classes `LinearEvidence` at what
+    `SparseSgd` predicts. With E its `lower_bound`, for *any* predictions
 
-    .. math:: \mathrm{Regret}(W) \le \sum_t -\ln p_t(y_t) - \hat E(W)
-        \le \sum_t -\ln p_t(y_t) - \min_{\|V_k\| \le B} \hat E(V)
+    .. math:: \sum_t -w_t \ln p_t(y_t) - \Bigl(\sum_t w_t \ell_t(W) + \tfrac12 \|W\|_\tau^2\Bigr)
+        \le \sum_t -w_t \ln p_t(y_t) - E \quad\text{for every } W
 
-    `exact` reads the rows again until nothing is left between that minimum and the least loss.
-    Time (K d)^2 flops a round, O((K d)^3) for each of O(ln T) refreshes and for `certificate`;
-    memory 4 (K d)^2 bytes and the kept rows. `observe_many` is faster than single rounds.
+    `exact` reads the rows again until nothing is left between that bound and the least loss with
+    its penalty. Time and memory those of the evidence; `observe_many` is faster than single rounds.
 
-    Guarantee: no model of row norm at most B has a total loss below
+    Guarantee: no linear model has a total loss and a penalty below
     ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
-    B : largest row norm of the linear models to compare with, positive.
-    R : typical norm of x, positive; it matters for tightness alone, and little.
-    device : where the sums are, as of `best_in_class`. What is loaded from a file is on the CPU.
+    C, constant : of the penalty, as of `Evidence`.
+    device : where the sums are, as of `Evidence`. What is loaded from a file is on the CPU.
 
     Examples
     --------
@@ -182,19 +188,19 @@ class Certifier(RoundObserver):
         *,
         n_features: int,
         n_classes: int,
-        B: float = 10.0,
-        R: float = 1.0,
+        C: float = 1.0,
+        constant: int | None = None,
         device: str | None = None,
     ) -> None:
         self.device = OWN if device is None else device
-        super().__init__(n_features, n_classes, B, R, device)
+        super().__init__(n_features, n_classes, C, constant, device)
         self._totals: Array = np.array(astuple(PredictionLoss()))
 
     def _observe(self, rows: Rows, P: Array, report: progress.Report | None) -> Array:
         losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
-        self._reference._run(rows, report)
         added = PredictionLoss.of(losses, rows.weights, before)
         self._totals[:] = astuple(self._predicted + added)
+        self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
         return losses
 
     @property
@@ -204,7 +210,7 @@ class Certifier(RoundObserver):
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._reference.n_rounds
+        return self._evidence.n_rounds
 
     @property
     def loss(self) -> float:
@@ -214,24 +220,18 @@ class Certifier(RoundObserver):
     @property
     def evidence(self) -> LowerBound:
         """The evidence of all rounds so far, which does not depend on predictions."""
-        return self._reference.evidence()
+        return self._evidence * 1.0  # a copy, which later rounds do not change
 
-    @property
-    def leader_loss(self) -> float:
-        """The total loss of the reference learner on the same rounds, on line."""
-        return self._reference.loss
-
-    def certificate(
-        self, W: ArrayLike | None = None, *, B: float | None = None
-    ) -> PredictionCertificate:
-        """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
-        covered, _ = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
+    def certificate(self, W: ArrayLike | None = None) -> PredictionCertificate:
+        """Return the certificate for all models, penalty counted, or for one W (K, d) without."""
+        evidence = self._evidence
         if W is None:
-            bound = self._reference.evidence(B=covered).lower_bound(B=covered)
-        else:  # rows that are kept are expanded for the models that are as large as W
-            norm = min(max(validation.longest_row(W), 1e-15), self.B)
-            bound = self._reference.evidence(B=norm).value(W)
-        return self._predicted.against(bound, B=covered, n_rounds=self.n_rounds)
+            return self._against(evidence.lower_bound(), self.C)
+        return self._against(evidence.value(W), None)
+
+    def _against(self, bound: float, C: float | None) -> PredictionCertificate:
+        sizes = {"n_rounds": self.n_rounds, "n_classes": self.n_classes}
+        return self._predicted.against(bound, **sizes, C=C)
 
     def exact(
         self,
@@ -239,45 +239,43 @@ class Certifier(RoundObserver):
         y: ArrayLike | None = None,
         weight: ArrayLike | None = None,
         *,
-        B: float | None = None,
         tol: float = 1e-6,
-        most_passes: int | None = None,
+        most_passes: int = 500,
         report: Report | None = None,
         n_jobs: int = 1,
     ) -> PredictionCertificate:
-        """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
+        """Return the certificate with nothing left to gain: all rows are read again.
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). It ends when
-        the bound for the best linear model is within ``tol`` (1 + its loss) of the loss of a model,
-        mostly after 3 to 6 passes. For the other parameters see `audit`.
+        the bound is within ``tol`` (1 + its loss) of the loss and penalty of a model. For the
+        other parameters see `audit`.
         """
-        covered, _ = validation.comparators(None, B, self.B, self.n_classes, self.n_features)
-        live = self._reference.evidence(B=covered)
-        if isinstance(self._reference, Leader):
-            bound, start, _ = live.minimise(B=covered)
-        else:  # the least of planes is a corner of the class, far from a good model
-            start = project_into_class(np.nan_to_num(self._reference.coef()), covered)
-            bound = live.lower_bound(B=covered)
-        best = refine(
+        evidence, learner = self._evidence, self._learner
+        if isinstance(evidence, Evidence):
+            bound, start = evidence.minimise()
+        else:
+            assert learner is not None
+            bound, start = evidence.lower_bound(), np.nan_to_num(learner.coef())
+        best = regress(
             passes_over(X, y, weight, **self._sizes, n_jobs=n_jobs, device=self.device),
             **self._sizes,
-            B=covered,
-            at=start,
+            C=self.C,
+            constant=self.constant,
+            start=start,
             tol=tol,
             most_passes=most_passes,
             report=report,
         )
-        again = best.evidence
-        if again.n_rounds != self.n_rounds or not math.isclose(
-            again.total_weight, live.total_weight, rel_tol=1e-9
+        if best.n_rows != self.n_rounds or not math.isclose(
+            best.total_weight, evidence.total_weight, rel_tol=1e-9
         ):
             raise InvalidInputError(
-                f"{again.n_rounds} rows of total weight {again.total_weight:g} were read again, "
-                f"and {self.n_rounds} of total weight {live.total_weight:g} were observed; give "
-                "the same rows"
+                f"{best.n_rows} rows of total weight {best.total_weight:g} were read again, "
+                f"and {self.n_rounds} of total weight {evidence.total_weight:g} were observed; "
+                "give the same rows"
             )
-        return self._predicted.against(max(bound, best.at_least), B=covered, n_rounds=self.n_rounds)
+        return self._against(max(bound, best.at_least), self.C)
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)

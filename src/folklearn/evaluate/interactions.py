@@ -94,13 +94,11 @@ class Interactions:
     def offered(self, t: int) -> Array:
         """Return the features of what could be played in a decision: (d,), or a row per action."""
         rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
-        features: Array = self.X[rows]
-        return features
+        return self.X[rows]
 
     def sums(self, values: Array) -> Array:
         """Return the sum over the actions of each decision, (T,), of one value per pair."""
-        totals: Array = np.add.reduceat(values, self.offsets[:-1]) if self.n_rounds else np.empty(0)
-        return totals
+        return np.add.reduceat(values, self.offsets[:-1]) if self.n_rounds else np.empty(0)
 
     def __getitem__(self, which: slice) -> "Interactions":
         """Return the decisions of a slice."""
@@ -127,8 +125,7 @@ class Interactions:
     @property
     def mistakes(self) -> Labels:
         """How many actions had earned less than 1 after each decision, (T,)."""
-        curve: Labels = np.cumsum(self.rewards < 1.0, dtype=np.int64)
-        return curve
+        return np.cumsum(self.rewards < 1.0, dtype=np.int64)
 
     @property
     def error_rate(self) -> float:

@@ -20,7 +20,6 @@ IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
 NORMAL, BERNSTEIN = INTERVALS = ("normal", "bernstein")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
-_PRIOR_REWARD = 0.5  # before the first one
 
 
 @dataclass(frozen=True)
@@ -266,15 +265,8 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
     """Return what a policy gives to every pair of a decision and an action, (N,), checked."""
     play = getattr(policy, "policy", None) or getattr(policy, "predict", None) or policy
     if log.n_actions is not None:
-        P = validation.numbers("policy", play(log.X) if callable(play) else play)
-        expected = (log.n_rounds, log.n_actions)
-        if P.shape != expected:
-            raise InvalidInputError(
-                f"policy has shape {P.shape}; expected the probabilities of all actions in every "
-                f"round: {expected}"
-            )
-        check_rows(P, "row {} of policy")
-        return P.ravel()
+        shape = log.n_rounds, log.n_actions
+        return _check_policy(play(log.X) if callable(play) else play, shape, "row {} of policy")
     n_entries = len(play) if isinstance(play, Sized) else 0
     if not callable(play) and n_entries != log.n_rounds:
         raise InvalidInputError(
@@ -284,15 +276,19 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
     menus: list[Array] = [np.empty(0)]
     for t in range(log.n_rounds):
         rows = log.offered(t)
-        p = validation.numbers("policy", play(rows) if callable(play) else play[t])
-        if p.shape != (len(rows),):
-            raise InvalidInputError(
-                f"policy has shape {p.shape} in decision {t}; expected ({len(rows)},), a "
-                "probability for each of its actions"
-            )
-        check_rows(p[None, :], f"decision {t} of policy")
-        menus.append(p)
+        p = play(rows) if callable(play) else play[t]
+        menus.append(_check_policy(p, (len(rows),), f"decision {t} of policy", f" in decision {t}"))
     return np.concatenate(menus)
+
+
+def _check_policy(P: Any, shape: tuple[int, ...], row: str, place: str = "") -> Array:
+    P = validation.numbers("policy", P)
+    if P.shape != shape:
+        raise InvalidInputError(
+            f"policy has shape {P.shape}{place}; expected {shape}, a probability for each action"
+        )
+    check_rows(np.atleast_2d(P), row)
+    return P.ravel()
 
 
 class _RewardModel:
@@ -304,9 +300,8 @@ class _RewardModel:
 
     def __init__(self, like: Interactions) -> None:
         self.n_actions = like.n_actions
-        empty = not len(like.X)
-        self._mean = np.zeros(like.X.shape[1]) if empty else like.X.mean(axis=0)
-        spread = np.zeros(like.X.shape[1]) if empty else like.X.std(axis=0)
+        X = like.X if len(like.X) else np.zeros((1, like.X.shape[1]))
+        self._mean, spread = X.mean(axis=0), X.std(axis=0)
         # A column that is constant but for rounding must not be blown up.
         self._scale = np.where(spread > 1e-9 * (1.0 + np.abs(self._mean)), spread, 1.0)
         self._models: dict[int, Folklore] = {}
@@ -327,7 +322,7 @@ class _RewardModel:
     def predict(self, X: Array) -> Array:
         Z = self._standardise(X)
         n_models = 1 if self.n_actions is None else self.n_actions
-        q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)
+        q = np.full((len(X), n_models), self._total / self._count if self._count else 0.5)
         for k, model in self._models.items():
             q[:, k] = model.predict(Z)[:, 1]
         return q[:, 0] if self.n_actions is None else q
@@ -390,9 +385,7 @@ class LearnedPolicy:
 def uniform(log: Interactions) -> Callable[[Array], Array]:
     """Return the policy that plays all actions of a decision with the same probability."""
     K = log.n_actions
-    if K is None:
-        return lambda rows: np.full(len(rows), 1.0 / len(rows))
-    return lambda X: np.full((len(X), K), 1.0 / K)
+    return lambda X: np.full(len(X) if K is None else (len(X), K), 1.0 / (K or len(X)))
 
 
 def best_constant(log: Interactions) -> Callable[[Array], Array]:
@@ -419,7 +412,6 @@ def greedy(log: Interactions) -> Callable[[Array], Array]:
 
     def play(X: Array) -> Array:
         q = model.predict(X)
-        chosen: Array = np.eye(q.shape[-1])[q.argmax(axis=-1)]
-        return chosen
+        return np.eye(q.shape[-1])[q.argmax(axis=-1)]
 
     return play

@@ -9,7 +9,6 @@ c = sum of w H(p), G = sum of w (p - y) x'. At the minimiser of the left side bo
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -20,22 +19,21 @@ from scipy.linalg import cholesky, solve_triangular
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.best_linear import LossAndGradient, predict_residuals
+from folklearn.evaluate.best_linear import Pass, Report, TotalLoss
 from folklearn.evidence.certificate import round_down, round_up
+from folklearn.evidence.linear_evidence import LinearEvidence
+from folklearn.evidence.passes import Passes, passes_over
 from folklearn.kernels.blas import threads_for
-from folklearn.kernels.evidence import N_TOTALS, penalised_lower_bound
-from folklearn.sparse import SparseRows
+from folklearn.kernels.evidence import ROUNDS, WEIGHT, penalised_lower_bound
+from folklearn.kernels.on_torch import back, put
+from folklearn.kernels.quadratic import factorise_near, matrix
 from folklearn.validation import Rows
 
-_CONSTANT_PENALTY = 1e-8  # times the square of a constant, over 2: next to none
-MAX_CONSTANT_NORM = 100.0  # norm of the constants of all classes up to which the bound holds
-_CHUNK_VALUES = 1 << 16  # numbers of a chunk of rows: they should stay in the cache
 _TYPICAL_CURVATURE = 0.1  # p (1 - p), where the search begins to know the curvature
-_MAX_SAMPLED_ROWS = 1 << 16  # of which products of columns are added up
 _N_LBFGS_PAIRS = 30  # pairs of steps and gradients that L-BFGS keeps
-_MAX_SEARCHES = 4  # each ten times as exact, should constants not follow
-_MAX_NEWTON_STEPS = 30  # for the constants alone,
-_MIN_NEWTON_STEP = 1e-13  # relative
+_MAX_SEARCHES = 4
+_MAX_DENSE_PASSES = 80  # before Newton's method takes over
+_MIN_STEP_LENGTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ class Regression:
     ----------
     loss, penalty : of W, in all: log loss in nats, and 1 / (2 C) times the squares of its weights
         (for two classes, of the difference of theirs).
-    at_least : no linear model, of any norm but with constants of norm at most 100, has a loss and
-        a penalty together below it. Constants are not penalised.
+    at_least : no linear model has a loss and a penalty together below it.
     """
 
     W: Array  # centred over the classes
@@ -84,9 +81,9 @@ class Regression:
         words = (
             f"In hindsight: a logistic regression of {self.features}, fitted to all of these rows "
             f"(C = {self.C:g} as in scikit-learn), has an average log loss of {self.loss / n:.4f} "
-            f"and a penalty of {self.penalty / n:.4f}. Every linear model of them, of any norm, "
-            f"with constants up to {MAX_CONSTANT_NORM:g}, has a loss and a penalty of together at "
-            f"least {round_down(max(0.0, self.at_least) / n)}."
+            f"and a penalty of {self.penalty / n:.4f}. Every linear model of them, whatever its "
+            "weights, has a loss and a penalty of together at least "
+            f"{round_down(max(0.0, self.at_least) / n)}."
         )
         if self.gap > 1e-3 * (self.loss + self.penalty):
             words += f" The search stopped {round_up(self.gap / n)} above that bound."
@@ -104,17 +101,19 @@ def logistic_regression(
     start: ArrayLike | None = None,
     tol: float = 1e-6,
     most_passes: int = 500,
+    n_jobs: int = 1,
+    device: str | None = None,
 ) -> Regression:
     r"""Return the logistic regression of scikit-learn's objective, with a proof for every model.
 
     .. math:: \Phi(W) = \sum_t w_t\, \ell(W x_t, y_t) + \tfrac12 \sum_{ij} \tau_j W_{ij}^2
 
     :math:`\tau` is 1 / C, 2 / C for two classes (their rows are halves of the weights that
-    scikit-learn has), and next to nothing for the constant, which is taken off the bound. By
-    L-BFGS, one pass of O(T K d) for each step; then the constants alone by Newton's method.
+    scikit-learn has), and 1e-4 of that for the constant. By L-BFGS, one pass of O(T K d) for
+    each step, and by Newton's method where that is slow.
 
-    Guarantee: ``at_least`` is at most loss plus penalty of every W whose constants have a norm of
-    at most 100, in floating point too, wherever the search stopped.
+    Guarantee: ``at_least`` is at most loss plus penalty of every W, in floating point too, wherever
+    the search stopped.
 
     Parameters
     ----------
@@ -124,7 +123,9 @@ def logistic_regression(
     constant : the column that holds a constant, which is hardly penalised.
     start : W (K, d) to begin with.
     tol : of the objective, that the bound may lie below it.
-    most_passes : over the rows, at most, after which the gap that is left is reported.
+    most_passes : over the rows, at most, after which the gap that is left is reported; one more
+        finds the sizes of the columns.
+    n_jobs, device : of `best_in_class`.
 
     Examples
     --------
@@ -136,119 +137,129 @@ def logistic_regression(
     >>> bool(fit.at_least <= fit.loss + fit.penalty), fit.gap < 1e-3
     (True, True)
     """
-    K = validation.count("n_classes", n_classes, 2)
-    C = validation.positive("C", C)
     X = validation.table(X)
-    rows = Rows.checked(X, y, weight, n_features=X.shape[1], n_classes=K)
-    rows = rows.of(np.flatnonzero(rows.weights > 0.0))
-    if isinstance(rows.X, SparseRows):
-        rows = rows._replace(X=rows.X.array())
-    tau = np.full(X.shape[1], (2.0 if K == 2 else 1.0) / C)
-    if constant is not None:
-        tau[constant] = _CONSTANT_PENALTY * min(1.0, tau[constant])
-    W = validation.model("start", start, K, X.shape[1])
-    objective = _Objective(rows, K, tau, constant)
+    sizes = {"n_features": X.shape[1], "n_classes": validation.count("n_classes", n_classes, 2)}
+    passes = passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=device)
+    options: dict[str, Any] = {"C": C, "constant": constant, "start": start, "tol": tol}
+    return regress(passes, **sizes, **options, most_passes=most_passes)
+
+
+def regress(
+    passes: Passes,
+    *,
+    n_features: int,
+    n_classes: int,
+    C: float = 1.0,
+    constant: int | None = None,
+    start: ArrayLike | None = None,
+    tol: float = 1e-6,
+    most_passes: int = 500,
+    report: Report | None = None,
+) -> Regression:
+    """Return the `logistic_regression` of rows that are read by passes, wherever they are.
+
+    `report` is called with a `Pass` after each.
+    """
+    problem = LinearEvidence(n_features=n_features, n_classes=n_classes, C=C, constant=constant)
+    loss = TotalLoss(passes, n_features=n_features, n_classes=n_classes)
+    objective = _Objective(loss, problem.penalties, report)
+    W = loss.narrow(validation.model("start", start, n_classes, n_features))
     with threads_for(W.size):
-        W = _minimise(objective, W - W.mean(axis=0), tol, most_passes)
-        loss, penalty, at_least = objective.prove(W)
-    at_least = min(at_least, loss + penalty)
-    return Regression(W, loss, penalty, at_least, C, X.shape[0], float(rows.weights.sum()))
+        tol = validation.positive("tol", tol)
+        _descend(objective, W - W.mean(axis=0), tol, most_passes)
+        if not loss.is_wide:
+            _take_newton_steps(objective, tol, most_passes)
+    return Regression(
+        W=loss.widen(objective.W),
+        loss=objective.loss,
+        penalty=objective.penalty,
+        at_least=min(objective.at_least, objective.loss + objective.penalty),
+        C=problem.C,
+        n_rows=objective.n_rows,
+        total_weight=objective.total_weight,
+    )
 
 
 class _Objective:
     """The total loss and the penalty, their gradient, and the bound that lies below them."""
 
-    def __init__(self, rows: Rows, n_classes: int, tau: Array, constant: int | None) -> None:
-        self.rows, self.tau, self.constant = rows, tau, constant
-        self.n_passes = 0
-        self._chunk_rows = max(64, _CHUNK_VALUES // (rows.X.shape[1] + n_classes))
-
-    def _chunks(self) -> Iterator[Rows]:
-        for first in range(0, len(self.rows.weights), self._chunk_rows):
-            yield self.rows.part(first, first + self._chunk_rows)
+    def __init__(self, loss: TotalLoss, tau: Array, report: Report | None) -> None:
+        self._loss, self._report = loss, report
+        self.tau = tau[loss.columns]
+        self.W, self.least, self.penalty, self.at_least = np.empty((0, 0)), math.inf, 0.0, 0.0
+        self.n_rows, self.total_weight, self.loss = 0, 0.0, 0.0
 
     def value(self, W: Array) -> tuple[float, Array]:
-        """Return the objective at W (K, d) and its gradient."""
-        self.n_passes += 1
-        total, G = 0.5 * float(((W * W) @ self.tau).sum()), W * self.tau
-        for rows in self._chunks():
-            sums = LossAndGradient.of(rows, W, has_planes=False)
-            total += sums.loss
-            G += sums.G
-        return total, G
+        """Return the objective at W (K, d) and its gradient; remember the best, and the proof."""
+        sums = self._loss.at(W)
+        penalty = 0.5 * float(((W * W) @ self.tau).sum())
+        total = sums.loss + penalty
+        self.n_rows, self.total_weight = int(sums.totals[ROUNDS]), float(sums.totals[WEIGHT])
+        proven = penalised_lower_bound(sums.totals, sums.G.T, self.tau)
+        self.at_least = max(self.at_least, proven)
+        if total < self.least:
+            self.W, self.least = W.copy(), total
+            self.loss, self.penalty = sums.loss_at_most, penalty
+        if self._report is not None:
+            self._report(Pass(self.n_passes, total, self.at_least, self.gap))
+        return total, sums.G + W * self.tau
 
-    def missing(self, G: Array) -> Array:
-        """Return what the bound lies below the objective for each column (d,) of a gradient."""
-        lost: Array = 0.5 * (G * G).sum(axis=0) / self.tau
-        return lost
+    @property
+    def n_passes(self) -> int:
+        return self._loss.n_passes
 
-    def prove(self, W: Array) -> tuple[float, float, float]:
-        """Return loss and penalty of W, and the bound from the planes at its predictions."""
-        sums = LossAndGradient(W, 0.0, np.zeros_like(W), np.zeros(N_TOTALS))
-        for rows in self._chunks():
-            sums += LossAndGradient.of(rows, W)
-        at_least = penalised_lower_bound(sums.totals, sums.G.T, self.tau)
-        penalised = np.ones(len(self.tau))
-        if self.constant is not None:
-            at_least -= 0.5 * self.tau[self.constant] * MAX_CONSTANT_NORM**2
-            penalised[self.constant] = 0.0
-        return sums.loss, 0.5 * float(((W * W) @ (self.tau * penalised)).sum()), max(0.0, at_least)
+    @property
+    def is_wide(self) -> bool:
+        return self._loss.is_wide
 
-    def with_best_constants(self, W: Array) -> Array:
-        """Return W with the constants at their best, by Newton's method."""
-        column = self.constant
-        if column is None:
-            return W
-        X, _, labels, soft, weights = self.rows
-        tau, unit = self.tau[column], X[:, [column]]
-        unit = (unit if isinstance(unit, np.ndarray) else unit.toarray())[:, 0]
-        Z = np.ascontiguousarray((X @ W.T).T)
-        best, least, step = W[:, column], math.inf, np.zeros(len(W))
-        constants = best
-        for _ in range(_MAX_NEWTON_STEPS):
-            shifted = Z + (constants - W[:, column])[:, None] * unit
-            P, residuals, losses = predict_residuals(shifted, labels, soft, weights)
-            value = float(weights @ losses) + 0.5 * tau * float(constants @ constants)
-            if value < least:
-                best, least = constants, value
-                curved = P * (weights * unit**2)
-                H = np.diag(curved.sum(axis=1) + tau) - curved @ P.T
-                step = -np.linalg.solve(H, residuals @ unit + tau * constants)
-            else:
-                step = 0.5 * step  # it led up: Newton's step was too long
-            if np.abs(step).max() <= _MIN_NEWTON_STEP * (1.0 + np.abs(best).max()):
-                break
-            constants = best + step
-        moved = W.copy()
-        moved[:, column] = best
-        return moved
+    @property
+    def gap(self) -> float:
+        return self.loss + self.penalty - self.at_least
+
+    def is_near(self, tol: float) -> bool:
+        """Return whether the bound is within a tolerance of the best model."""
+        return self.gap <= tol * (1.0 + abs(self.least))
+
+    def newton_step(self, W: Array) -> Array:
+        """Return the step (K, d) to the minimum of the objective to second order at W."""
+        quadratic = self._loss.expand(W)
+        device = quadratic.device
+        H = 2.0 * matrix(quadratic.blocks(), len(W), device)
+        H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.tau, len(W)))
+        gradient = quadratic.gradient(W) + self.tau * W
+        step = back(factorise_near(H, device)(put(device, gradient.reshape(-1, 1))))
+        return -step.reshape(W.shape)
+
+    def decorrelation(self) -> Array:
+        """Return L with L L' about the Hessian for every class; of wide rows its diagonal."""
+        if self._loss.is_wide:
+            squares: Array = self._loss.total(_sum_squares, np.zeros(len(self.tau)))
+            return np.sqrt(_TYPICAL_CURVATURE * squares + self.tau)
+        M = self._loss.total(_sum_products, np.zeros((len(self.tau), len(self.tau))))
+        M *= _TYPICAL_CURVATURE
+        M[np.diag_indices_from(M)] += self.tau
+        factor: Array = cholesky(M, lower=True)
+        return factor
 
 
-def _decorrelation(objective: _Objective) -> Array:
-    """Return L such that L L' is about the Hessian for every class; of sparse rows its diagonal."""
-    X, _, _, _, weights = objective.rows
-    step = -(len(weights) // -_MAX_SAMPLED_ROWS)
-    sample, w = X[::step], weights[::step] * step * _TYPICAL_CURVATURE
-    L: Array
-    if isinstance(X, np.ndarray):
-        M = (sample * w[:, None]).T @ sample
-        M[np.diag_indices_from(M)] += objective.tau
-        L = cholesky(M, lower=True)
-    else:
-        L = np.sqrt(np.asarray(sample.multiply(sample).T @ w).ravel() + objective.tau)
-    return L
+def _sum_products(rows: Rows) -> Array:
+    total: Array = (rows.X * rows.weights[:, None]).T @ rows.X
+    return total
 
 
-def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> Array:
-    """Return a model at which the bound is nearly the objective: L-BFGS, constants by Newton.
+def _sum_squares(rows: Rows) -> Array:
+    return np.asarray(rows.X.multiply(rows.X).T @ rows.weights).ravel()
+
+
+def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> None:
+    """Move to a model at which the bound is nearly the objective, by L-BFGS.
 
     The search is over V = W L, in which the columns are about uncorrelated.
     """
     from scipy.optimize import minimize  # takes a sixth of a second
 
-    if not len(objective.rows.weights):
-        return W
-    L, gap = _decorrelation(objective), math.inf
+    L = objective.decorrelation()
+    most = most_passes if objective.is_wide else min(most_passes, _MAX_DENSE_PASSES)
 
     def solve(V: Array, trans: str) -> Array:
         if L.ndim == 1:
@@ -257,29 +268,32 @@ def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> 
         return solved
 
     def value(v: Array) -> tuple[float, Array]:
-        nonlocal gap
         total, G = objective.value(solve(v.reshape(W.shape), "T"))
-        lost = objective.missing(G)
-        if objective.constant is not None:
-            lost[objective.constant] = 0.0
-        gap = float(lost.sum()) / (1.0 + abs(total))  # at the model that was evaluated last
         return total, solve(G, "N").ravel()
 
-    limits = {"maxiter": most_passes, "maxfun": most_passes, "ftol": 0.0, "gtol": 0.0}
-    for number in range(_MAX_SEARCHES):
-        enough = tol * 0.1**number
+    def stop(intermediate_result: Any) -> None:
+        if objective.is_near(tol) or objective.n_passes >= most:
+            raise StopIteration
 
-        def stop(intermediate_result: Any, enough: float = enough) -> None:
-            if gap <= enough or objective.n_passes >= most_passes:
-                raise StopIteration
-
-        result = minimize(
-            value, (W @ L if L.ndim == 2 else W * L).ravel(), jac=True, method="L-BFGS-B",
-            callback=stop, options={"maxcor": _N_LBFGS_PAIRS, **limits},
+    limits = {"maxiter": most, "maxfun": most, "ftol": 0.0, "gtol": 0.0}
+    start = W
+    for _ in range(_MAX_SEARCHES):
+        v = (start @ L if L.ndim == 2 else start * L).ravel()
+        minimize(
+            value, v, jac=True, method="L-BFGS-B", callback=stop,
+            options={"maxcor": _N_LBFGS_PAIRS, **limits},
         )  # fmt: skip
-        W = objective.with_best_constants(solve(result.x.reshape(W.shape), "T"))
-        total, G = objective.value(W)
-        left = float(objective.missing(G).sum())
-        if left <= 2.0 * tol * (1.0 + abs(total)) or objective.n_passes >= most_passes:
+        if objective.is_near(tol) or objective.n_passes >= most or start is objective.W:
             break
-    return W
+        start = objective.W  # L-BFGS gave up: once more without what it remembers
+
+
+def _take_newton_steps(objective: _Objective, tol: float, most_passes: int) -> None:
+    """Go on from the best model by Newton's method, two passes a step, where L-BFGS is slow."""
+    while not objective.is_near(tol) and objective.n_passes < most_passes:
+        W, least, length = objective.W, objective.least, 1.0
+        step = objective.newton_step(W)
+        while not objective.value(W + length * step)[0] < least:
+            length *= 0.25
+            if length < _MIN_STEP_LENGTH or objective.n_passes >= most_passes:
+                return  # what is left is rounding

@@ -1,6 +1,5 @@
 """Agents on rows whose rewards are known: the log of what they would have done."""
 
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -61,10 +60,10 @@ def interact(
             f"{delay}: shorten the delay or raise wait"
         )
 
-    def learn_outcome(decision: Decision, row: int) -> None:
+    def learn_outcome(row: int) -> None:
         try:
-            reward = float(R[row][decision.action])
-            agent.learn(decision, int(labels[row]) if agent.learns_labels else reward)
+            reward = float(R[row][decisions[row].action])
+            agent.learn(decisions[row], int(labels[row]) if agent.learns_labels else reward)
         except FolklearnError as error:
             raise FolklearnError(
                 f"the outcome of row {row} of X was refused: {error}; the agent has learned the "
@@ -72,17 +71,15 @@ def interact(
             ) from error
 
     decisions: list[Decision] = []
-    waiting_outcomes: deque[tuple[Decision, int]] = deque()
     with report_progress(progress, T, "acting") as report:
         for t, x in enumerate(contexts):
             decisions.append(agent.act(x))
-            waiting_outcomes.append((decisions[t], t))
-            if len(waiting_outcomes) > delay:
-                learn_outcome(*waiting_outcomes.popleft())
+            if t >= delay:
+                learn_outcome(t - delay)
             if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
                 report(t + 1)
-        while waiting_outcomes:
-            learn_outcome(*waiting_outcomes.popleft())
+        for row in range(max(0, T - delay), T):
+            learn_outcome(row)
     actions = np.array([decision.action for decision in decisions], np.int64)
     propensities = np.array([decision.propensity for decision in decisions])
     rewards = np.array([R[t][k] for t, k in enumerate(actions)], np.float64)

@@ -1,9 +1,8 @@
 """Lower bounds for linear models on the last 64, 128, 256, ... rounds of a stream."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,16 +11,20 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evidence.evidence import LowerBound
+from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, select_backend
-from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.metrics.scores import checked_row, checked_rows, label_mass
+from folklearn.metrics.scores import check_probabilities, label_mass
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
-from folklearn.sparse import SparseRow, SparseRows
+from folklearn.sparse import SparseRow, SparseRows, dense_row
 from folklearn.validation import Rows
+
+_CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
+
+Sums = Evidence | LinearEvidence
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Window:
     loss: float  # weighted; totals over the window
     n_errors: float
     weight: float
-    lower_bound: float  # no linear model of row norm at most B has a total loss below it
-    B: float
+    lower_bound: float  # no linear model has a total loss and a penalty below it
+    C: float = 1.0  # inverse of the penalty
 
     @property
     def n_rounds(self) -> int:
@@ -43,7 +46,7 @@ class Window:
 
     @property
     def could_gain(self) -> float:
-        """The most that any linear model of the class could have gained, a round, in nats."""
+        """The most that any linear model, penalty counted, could have gained a round, in nats."""
         return (self.loss - self.lower_bound) / max(self.n_rounds, 1)
 
 
@@ -83,34 +86,53 @@ def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
 
 
 class RoundObserver(Serializable):
-    """Observes rounds of any model, and expands their rows at the predictions of its own learner.
+    """Observes rounds of any model, and adds their rows to evidence.
 
-    That learner is as tight as the size allows, and its evidence is about models of row norm at
-    most B. Its `_learn` and `_run` take any weight.
+    Where `Evidence` does not fit it is `LinearEvidence`, whose planes touch at the predictions of
+    a learner of the same rows. Its `_run` takes any weight.
     """
 
-    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
-    STATE: ClassVar = {"_reference": Leader | SparseSgd}  # by the memory of the machine it began on
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "C", "constant")
+    # Which of them by the memory of the machine it began on.
+    STATE: ClassVar = {"_evidence": Evidence | LinearEvidence, "_learner": SparseSgd}
 
     def __init__(
-        self, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
+        self,
+        n_features: int,
+        n_classes: int,
+        C: float,
+        constant: int | None,
+        device: str | None = None,
     ) -> None:
-        B = validation.positive("B", B)
         d = self.n_features = validation.count("n_features", n_features, 1)
         K = self.n_classes = validation.count("n_classes", n_classes, 2)
-        self._reference: Leader | SparseSgd
+        self._evidence: Sums
+        self._learner: SparseSgd | None = None
         if select_backend(d, K, device_named(device)) == PAIRS:
-            most = validation.MAX_WEIGHT
-            self._reference = Leader(
-                **self._sizes, ridges=(), B=B, R=R, max_weight=most, device=device
-            )
+            self._evidence = Evidence(**self._sizes, C=C, constant=constant, device=device)
         else:
-            self._reference = SparseSgd(n_features=d, n_classes=K, B=B, R=R)
-        self.B, self.R = self._reference.B, self._reference.R
+            self._evidence = LinearEvidence(**self._sizes, C=C, constant=constant)
+            self._learner = SparseSgd(n_features=d, n_classes=K)
+        self.C, self.constant = self._evidence.C, self._evidence.constant
 
     @property
     def _sizes(self) -> dict[str, int]:
         return {"n_features": self.n_features, "n_classes": self.n_classes}
+
+    def _add(self, rows: Rows, report: Report | None = None) -> None:
+        """Add checked rows to the evidence."""
+        evidence, n = self._evidence, len(rows.X)
+        if isinstance(evidence, LinearEvidence):
+            assert self._learner is not None
+            evidence._add_planes(rows, self._learner._run(rows, report))
+        elif n == 1 and isinstance(rows.X, np.ndarray):
+            soft = rows.soft[0] if len(rows.soft) else rows.soft
+            evidence._append(rows.X[0], int(rows.labels[0]), soft, float(rows.weights[0]))
+        else:
+            for start in range(0, n, _CHUNK_ROWS):
+                evidence._add(rows.part(start, start + _CHUNK_ROWS))
+                if report is not None:
+                    report(min(start + _CHUNK_ROWS, n))
 
     def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
         """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
@@ -118,14 +140,17 @@ class RoundObserver(Serializable):
         y is a class or a soft label, p (K,) the prediction. Everything is checked before
         anything changes.
         """
-        x = validation.usable(self._reference._own_context(x))
-        p = checked_row(p, self.n_classes)
+        d = self.n_features
+        if validation.is_sparse_context(x):
+            row: SparseRow = validation.usable(validation.sparse_context(x, d))
+            X: Any = SparseRows(np.array([0, len(row.indices)]), *row, d)
+            if self._learner is None:
+                X = dense_row(row, d)[None]
+        else:
+            X = validation.usable_context(x, d)[None]
+        p = check_probabilities(p, self.n_classes)
         label, soft = validation.label(y, self.n_classes)
         weights = np.array([validation.weight(weight)])
-        if isinstance(x, SparseRow):
-            X: Any = SparseRows(np.array([0, len(x.indices)]), *x, self.n_features)
-        else:
-            X = x[None]
         Y = soft[None] if soft.size else np.empty((0, self.n_classes))
         rows = Rows(X, validation.norms(X), np.array([label]), Y, weights)
         return float(self._observe(rows, p[None], None)[0])
@@ -144,7 +169,7 @@ class RoundObserver(Serializable):
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
         rows = Rows.checked(X, y, weight, **self._sizes)
-        P = checked_rows(P, len(rows.X), self.n_classes)
+        P = check_probabilities(P, len(rows.X), self.n_classes)
         with report_progress(progress, len(rows.X), "certifying") as report:
             return self._observe(rows, P, report)
 
@@ -153,15 +178,23 @@ class RoundObserver(Serializable):
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
-        """Construct with a small learner, which is replaced by that of the file."""
-        observer = cls(**words | {"n_features": 1, "n_classes": 2})
+        """Construct with small evidence, which is replaced by that of the file."""
+        observer = cls(**words | {"n_features": 1, "n_classes": 2, "constant": None})
         observer.n_features, observer.n_classes = validation.sizes(words)
+        observer.constant = words["constant"]
         return observer
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        params_of = attrgetter(*RoundObserver.PARAMS)
-        if params_of(self._reference) != params_of(self):
+        self._check_problem([self._evidence], record)
+
+    def _check_problem(self, sums: Sequence[Any], record: Record) -> None:
+        params_of, kind = attrgetter(*RoundObserver.PARAMS), type(self._evidence)
+        if any(type(each) is not kind or params_of(each) != params_of(self) for each in sums):
+            raise StateFileError(f"a {record.kind} state holds the evidence of another problem")
+        if kind is LinearEvidence and (
+            self._learner is None or self._learner._sizes != self._sizes
+        ):
             raise StateFileError(f"a {record.kind} state holds the learner of another problem")
 
 
@@ -174,18 +207,17 @@ class Windows(RoundObserver):
 
     Evidence is kept for spans of ``block``, 2 ``block``, 4 ``block``, ... rounds, at most two of
     each length; of three the older two become one. A window is a sum of :math:`O(\log T)` of them
-    and covers at least what was asked for and less than twice that. A block is expanded at the
-    model of a reference learner, `Leader`, or `SparseSgd` where that does not fit.
-    Time as that learner; memory :math:`O(\log T)` sums of evidence.
+    and covers at least what was asked for and less than twice that.
+    Time and memory those of :math:`O(\log T)` objects `Evidence`; where that does not fit, of
+    `LinearEvidence` and of `SparseSgd`, at whose predictions its planes touch.
 
-    Guarantee: every lower bound is a theorem about the rounds of its window
-    (docs/theory/evidence.md).
+    Guarantee: every lower bound is at most the total loss plus penalty of every linear model on
+    the rounds of its window, in floating point too (docs/theory/evidence.md).
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
-    B : largest row norm of the models that are bounded, positive.
-    R : typical norm of x, positive.
+    C, constant : of the penalty, as of `Evidence`.
     block : rounds of the shortest window, at least 1.
 
     Examples
@@ -209,26 +241,23 @@ class Windows(RoundObserver):
     UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
     def __init__(
-        self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0, block: int = 64
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        C: float = 1.0,
+        constant: int | None = None,
+        block: int = 64,
     ) -> None:
-        super().__init__(n_features, n_classes, B, R)
+        super().__init__(n_features, n_classes, C, constant)  # evidence of a block
         self.block = validation.count("block", block, 1)
         self._ladder: list[EvidenceSpan] = []
-        self._start_block()
-
-    def _start_block(self) -> None:
-        # The rounds of a block that is not full yet: rows, and total loss, errors and weight.
-        self._waiting: list[Rows] = []
-        self._totals: Array = np.zeros(3)
-
-    @property
-    def _n_waiting(self) -> int:
-        return sum(len(rows.X) for rows in self._waiting)
+        self._totals: Array = np.zeros(3)  # loss, errors and weight of the block
 
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._n_waiting + (self._ladder[-1].stop if self._ladder else 0)
+        return self._newest_span().stop
 
     def _observe(self, rows: Rows, P: Array, report: Report | None) -> Array:
         losses = log_losses(P, rows.labels, rows.soft)
@@ -238,24 +267,22 @@ class Windows(RoundObserver):
         np.multiply(rows.weights, losses, out=weighted, where=rows.weights > 0.0)
         scores, start = np.array([weighted, errors, rows.weights]), 0
         while start < len(losses):
-            stop = min(start + self.block - self._n_waiting, len(losses))
-            self._waiting.append(rows.part(start, stop))
+            stop = min(start + self.block - self._evidence.n_rounds, len(losses))
             self._totals += scores[:, start:stop].sum(axis=1)
-            if self._n_waiting == self.block:
-                add_to_ladder(self._ladder, self._waiting_span())
-                for batch in Rows.join(self._waiting):
-                    self._reference._run(batch, None)
-                self._start_block()
+            self._add(rows.part(start, stop))
+            if self._evidence.n_rounds == self.block:
+                add_to_ladder(self._ladder, self._newest_span())
+                self._evidence, self._totals = self._evidence._empty(), np.zeros(3)
             start = stop
             if report is not None:
                 report(start)
         return losses
 
-    def _waiting_span(self) -> EvidenceSpan:
-        batches = Rows.join(self._waiting)
-        evidence = functools.reduce(add, map(self._reference.evidence_of, batches))
-        start = self.n_rounds - self._n_waiting
-        return EvidenceSpan(start, self.n_rounds, evidence, self._totals)
+    def _newest_span(self) -> EvidenceSpan:
+        """Return the block that is not full yet."""
+        start = self._ladder[-1].stop if self._ladder else 0
+        stop = start + self._evidence.n_rounds
+        return EvidenceSpan(start, stop, self._evidence, self._totals)
 
     def last(self, n_rounds: int) -> Window:
         """Return the shortest window that covers the last `n_rounds`."""
@@ -275,39 +302,31 @@ class Windows(RoundObserver):
         return windows
 
     def _suffixes(self) -> list[EvidenceSpan]:
-        newest = [self._waiting_span()] if self._waiting else []
-        return join_suffixes([*self._ladder, *newest])
+        newest = self._newest_span()
+        return join_suffixes([*self._ladder, newest] if newest.n_rounds else self._ladder)
 
     def _window(self, span: EvidenceSpan) -> Window:
         loss, n_errors, weight = span.totals.tolist()
         bound = span.evidence.lower_bound()
-        return Window(span.start, span.stop, loss, n_errors, weight, bound, self.B)
+        return Window(span.start, span.stop, loss, n_errors, weight, bound, self.C)
 
     def to_record(self) -> Record:
-        """Return everything as a record, rows that wait included."""
+        """Return everything as a record."""
         record = super().to_record()
         spans = [(span.start, span.stop) for span in self._ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
         totals = [span.totals for span in self._ladder]
         record.arrays["span_totals"] = np.array(totals).reshape(-1, 3)
-        batches = Rows.join(self._waiting)
-        record.config["n_waiting"] = len(batches)
-        for i, rows in enumerate(batches):
-            record.arrays.update(rows.arrays(f"waiting{i}."))
-        put_inside(record, "evidence", [span.evidence for span in self._ladder])
+        put_inside(record, "ladder", [span.evidence for span in self._ladder])
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         spans = record.part("spans", (None, 2), np.int64)
         totals = record.part("span_totals", (len(spans), 3), most=np.inf)
-        evidence = record.inner("evidence", list[LowerBound])
-        sizes_of = attrgetter("n_features", "n_classes", "B")
-        if list(map(sizes_of, evidence)) != [sizes_of(self)] * len(spans):
-            raise StateFileError("windows lack their evidence")
+        evidence = record.inner("ladder", list[Sums])
+        self._check_problem(evidence, record)
+        if len(evidence) != len(spans) or self._evidence.n_rounds >= self.block:
+            raise StateFileError("windows lack their evidence, or a block has too many rows")
         parts = zip(spans.tolist(), evidence, totals, strict=True)
         self._ladder = [EvidenceSpan(start, stop, *rest) for (start, stop), *rest in parts]
-        for i in range(record.count("n_waiting")):
-            self._waiting.append(Rows.of_arrays(record.arrays, f"waiting{i}.", **self._sizes))
-        if self._n_waiting >= self.block:
-            raise StateFileError("windows have more rows that wait than a block")

@@ -1,7 +1,7 @@
 """Certificates: proven statements about linear models in hindsight."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn import registry
@@ -9,34 +9,37 @@ from folklearn import registry
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proven statement about every linear model of row norm at most B, in hindsight.
+    """A proven statement about every linear model in hindsight.
 
-    A certificate with numbers that are not finite is not valid.
+    It is about all linear models, each with its penalty counted (`C`); or, of learners that keep to
+    a class of the paper, about those of row norm at most `B`; or about one model (neither). A
+    certificate with numbers that are not finite is not valid.
 
     Attributes
     ----------
     loss : total (weighted) log loss of the learner so far, in nats; NaN if it keeps none.
-    regret_bound : no model in the class, or the one asked about, has a total loss below
-        ``loss - regret_bound``.
-    B : the row norm that the statement covers.
+    regret_bound : no model has a total loss, with its penalty, below ``loss - regret_bound``.
     n_rounds : number of rounds so far.
+    C : inverse of the penalty, as in scikit-learn, if it is counted: half the squares of the
+        weights over C (for two classes, of the difference of theirs).
+    B : the row norm that the statement covers, if it is about a norm.
+    penalty : what half the squares of the weights of a model are multiplied by: 1 / C, or 2 / C.
     valid : False if the proof does not apply; the bound is then infinite.
     reason : why it does not apply, or an empty string.
     scope : which losses are compared, if not those over all classes in every round.
-    models : the class in words, as one of its models; by default those of the features as given.
-    norm : the largest norm of weights of a class in the model itself, in the unit of B; NaN where
-        it is not known, or not linear.
+    models : what the models are linear in, in words; by default the features as given.
     """
 
     loss: float
     regret_bound: float
-    B: float
     n_rounds: int
+    C: float | None = None
+    B: float | None = None
+    penalty: float = 0.0
     valid: bool = True
     reason: str = ""
     scope: str = ""
-    models: str = ""
-    norm: float = field(default=math.nan, compare=False)  # of the model, not of the statement
+    models: str = "the features as given"
 
     def __post_init__(self) -> None:
         if self.valid and not self._is_finite():
@@ -53,15 +56,28 @@ class Certificate:
         if not self.valid:
             return f"Certificate(not valid: {self.reason})"
         n = max(1, self.n_rounds)
+        least = round_down(self.best_linear_at_least / n)
         return (
-            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; every "
-            f"{self._one_model} has at least {round_down(self.best_linear_at_least / n)})"
+            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; "
+            f"{self._every} {self._one_model} has at least {least})"
         )
 
     @property
+    def _is_about_one(self) -> bool:
+        return self.C is None and self.B is None
+
+    @property
+    def _every(self) -> str:
+        return "the given" if self._is_about_one else "every fixed"
+
+    @property
     def _one_model(self) -> str:
-        default = f"linear model of the features as given with row norms at most {self.B:g}"
-        return self.models or default
+        of_norm = "" if self.B is None else f" with row norms at most {self.B:g}"
+        return f"linear model of {self.models}{of_norm}"
+
+    @property
+    def _penalty_counted(self) -> str:
+        return "" if self.C is None else f", its penalty (C = {self.C:g}) counted"
 
     def _repr_html_(self) -> str:
         card: str = registry.find("certificate_card")(self)  # pictures lie far above
@@ -72,10 +88,22 @@ class Certificate:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.loss - self.regret_bound if self.valid else -math.inf
 
+    def at_norm(self, norm: float) -> float:
+        """Return a lower bound on the total loss of models whose weights have at most this norm.
+
+        Without a penalty; the norm is that of all weights together, the root of their squares.
+        0 if this certificate does not cover them all.
+        """
+        if self.C is None and not (self.B is not None and norm <= self.B):
+            return 0.0
+        return self.best_linear_at_least - 0.5 * self.penalty * norm**2 * (1.0 + 1e-12)
+
     @property
     def bound_name(self) -> str:
-        """A name for the lower bound, with the norm of the models that it is about."""
-        return f"lower bound for linear models of norm up to {round_down(self.B)}"
+        """A name for the lower bound, which says what it is about."""
+        if self.B is not None:
+            return f"lower bound for linear models of norm up to {round_down(self.B)}"
+        return "lower bound for linear models with their penalty"
 
     def in_words(self, weight: float | None = None) -> str:
         """Return what is proven in one sentence, which names the models that it is about.
@@ -90,18 +118,16 @@ class Certificate:
                 f"There is no useful lower bound yet: a {self._one_model} may have had a loss of "
                 "0. More rows are needed."
             )
+        weights = "" if self.C is None else ", whatever its weights,"
         words = (
-            f"Lower bound: every fixed {self._one_model} has an average log loss of at least "
-            f"{round_down(self.best_linear_at_least / n)} on these rows; this model had "
-            f"{self.loss / n:.4f}, each row predicted before its label was known"
+            f"Lower bound: {self._every} {self._one_model}{weights} has an average log loss of at "
+            f"least {round_down(self.best_linear_at_least / n)} on these rows"
+            f"{self._penalty_counted}; this model had {self.loss / n:.4f}, each row predicted "
+            "before its label was known"
         )
         if self.regret_bound > 0.0:
-            words += (
-                f", so that none of them is better by more than {round_up(self.regret_bound / n)}"
-            )
-        if not math.isnan(self.norm):
-            words += f". Its own weights have the norm {self.norm:.3g} now"
-            words += ", which is outside of that class" if self.norm > self.B else ""
+            none = "it is not" if self._is_about_one else "none of them is"
+            words += f", so that {none} better by more than {round_up(self.regret_bound / n)}"
         return f"{words}."
 
     def in_full(self, weight: float | None = None, unit: str = "round") -> str:
@@ -122,8 +148,9 @@ class Certificate:
                 "is not below the loss so far. It tightens with more rounds."
             )
         text = (
-            f"Certificate: every fixed {self._one_model} has an average log loss of at least "
-            f"{round_down(self.best_linear_at_least / n)} on these rows ({bound})."
+            f"Certificate: {self._every} {self._one_model} has an average log loss of at least "
+            f"{round_down(self.best_linear_at_least / n)} on these rows{self._penalty_counted} "
+            f"({bound})."
         )
         return f"{text} Scope: {self.scope}." if self.scope else text
 

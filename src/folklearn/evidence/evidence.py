@@ -1,247 +1,88 @@
-"""Evidence: sums over labelled rows that bound the losses of linear models from below."""
+"""Evidence of second order: what labelled rows prove about the losses of all linear models.
 
+The proofs are in docs/theory/evidence.md; (n) is an equation there.
+"""
+
+import copy
 import math
-import os
-from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
-from folklearn import serialization, validation
-from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evidence.certificate import Certificate, scope_of_growth
-from folklearn.evidence.passes import ONE_THREAD, MapReduce, RowChunk, chunk_rows
-from folklearn.kernels import lower_bound
+from folklearn import validation
+from folklearn.arrays import Array, softmax
+from folklearn.errors import InvalidInputError
+from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
+from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
+from folklearn.evidence.waiting_rows import (
+    IncomingRows,
+    PenalisedSum,
+    WaitingRows,
+    compute_logits,
+)
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import (
+    CONSTANT,
     DEPTH,
+    MIN_TOTAL_WEIGHT,
+    N_TOTALS,
+    REACH,
     ROUNDS,
     WEIGHT,
-    add_rows,
-    rows_at_once,
+    relative_rounding,
 )
-from folklearn.kernels.lower_bound import Minimum
-from folklearn.kernels.on_torch.expand import DeviceRows, add_expanded
-from folklearn.kernels.quadratic import Quadratic, pairs_among
-from folklearn.serialization import Record, Serializable
+from folklearn.kernels.on_torch import back, put
+from folklearn.kernels.quadratic import (
+    Quadratic,
+    merge_totals,
+    pairs_among,
+)
+from folklearn.serialization import Record
 from folklearn.validation import Rows
 
-_ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
-_NEWTON_STEPS = 4
-_EXPANSION_TOLERANCE = 1e-6  # nats per unit of weight: the expansion point need not be exact
-_NEGLIGIBLE_MOVE = 1e-4  # of B
-
-
-class LowerBound(Serializable, ABC):
-    """A sum over rows that is below the total loss of every model of a class.
-
-    `Evidence` and `LinearEvidence` differ in what they sum: quadratics or planes.
-    """
-
-    PARAMS = ("n_features", "n_classes", "B")
-    COUNTERS = ("_first_classes",)
-    _totals: Array
-
-    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
-        self.n_features = validation.count("n_features", n_features, 1)
-        self.n_classes = validation.count("n_classes", n_classes, 2)
-        self.B = validation.positive("B", B)
-        self._first_classes = self.n_classes
-
-    def add(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        at: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-        n_jobs: int = 1,
-    ) -> None:
-        """Add rows X (T, d) with labels (T,) or soft labels (T, K), expanded at model ``at``.
-
-        X may be a sparse array of SciPy; ``at`` is W (K, d), by default 0. Many rows at once are
-        shared by `n_jobs` threads, -1 for all cores, with the same sums to the last bit on one
-        machine and build (`LinearEvidence` takes one). All rows are checked before any is added.
-        """
-        engine = MapReduce.from_options(n_jobs)
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        rows = Rows.checked(X, y, weight, **sizes)
-        W = None if at is None else validation.model("at", at, self.n_classes, self.n_features)
-        self._add(rows, W, engine)
-
-    @abstractmethod
-    def _add(self, rows: Rows, W: Array | None, engine: MapReduce) -> None:
-        """Add checked rows, expanded at W, or at 0; all of them or none."""
-
-    @abstractmethod
-    def minimise(self, *, B: float | None = None) -> Minimum:
-        """Return `lower_bound`, and the model (K, d) of the class at which it is nearly reached."""
-
-    @abstractmethod
-    def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss of one model W (K, d) of the class."""
-
-    @abstractmethod
-    def _sum(self, other: Self) -> Self:
-        """Return the sum of both, of the same sizes."""
-
-    def __add__(self, other: Self) -> Self:
-        """Return the evidence of both sets of rows."""
-        if type(other) is not type(self):
-            return NotImplemented
-        sizes = (self.n_features, self.n_classes, self.B)
-        other_sizes = (other.n_features, other.n_classes, other.B)
-        if sizes != other_sizes:
-            raise InvalidInputError(
-                "evidence is added up only for the same problem and class: "
-                f"(n_features, n_classes, B) is {sizes} and {other_sizes}; see `grown`"
-            )
-        both = self._sum(other)
-        both._first_classes = self._first_classes if self.n_rounds else other._first_classes
-        if other.n_rounds:
-            both._first_classes = min(both._first_classes, other._first_classes)
-        return both
-
-    @abstractmethod
-    def _multiply(self, factor: float) -> Self:
-        """Return the sum with everything but the totals multiplied by a factor."""
-
-    def __mul__(self, factor: float) -> Self:
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
-        factor = validation.fraction("factor", factor, 1.0)
-        scaled = self._multiply(factor)
-        scaled._totals[:] = factor * self._totals
-        scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0
-        scaled._totals[ROUNDS] = self._totals[ROUNDS]
-        return scaled
-
-    __rmul__ = __mul__
-
-    def _empty(self, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a sum of no rows, of the same or of larger sizes."""
-        d, K = self.n_features, self.n_classes
-        empty = type(self)(
-            n_features=validation.count("n_features", n_features or d, d),
-            n_classes=validation.count("n_classes", n_classes or K, K),
-            B=self.B,
-        )
-        empty._first_classes = self._first_classes
-        return empty
-
-    @abstractmethod
-    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes.
-
-        New features come last and are as if they had been 0 so far. New classes come last and
-        were not there: the rows so far remain rows among fewer classes.
-        """
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rows."""
-        return int(self._totals[ROUNDS])
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the rows' weights."""
-        return float(self._totals[WEIGHT])
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory that the sums take."""
-        return sum(array.nbytes for array in self._parts().values())
-
-    def lower_bound(self, *, B: float | None = None) -> float:
-        """Return a lower bound on the total loss of every model of row norm at most B."""
-        return self.minimise(B=B).lower_bound
-
-    def certificate(
-        self, loss: float, W: ArrayLike | None = None, *, B: float | None = None
-    ) -> Certificate:
-        """Return what this evidence says about predictions whose total loss on its rows is `loss`.
-
-        For every model of row norm at most B, by default the largest that this evidence
-        covers; or for one W (K, d), which is never looser.
-        """
-        covered, _ = self._covered_class(W, B)
-        least = self.lower_bound(B=covered) if W is None else self.value(W)
-        return Certificate(
-            loss=loss,
-            regret_bound=round_loss_up(loss, self.n_rounds) - least,
-            B=covered,
-            n_rounds=self.n_rounds,
-            scope=scope_of_growth(self._first_classes, self.n_classes),
-        )
-
-    @property
-    def largest_B(self) -> float:
-        """The largest row norm of models that this evidence covers."""
-        return self.B
-
-    def _covered_class(self, W: ArrayLike | None, B: float | None) -> tuple[float, float]:
-        """Return the B of the class that is asked about, or that W belongs to, and W's square."""
-        asked = self.B if W is None and B is None else B
-        sizes = self.n_classes, self.n_features
-        covered, square = validation.comparators(W, asked, self.largest_B, *sizes)
-        if math.isinf(covered) and W is not None:
-            covered = max(self.B, validation.longest_row(W))
-        return covered, square
-
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError(f"a state of {record.kind} has a bad number of first classes")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        loaded = serialization.load(path)
-        if not isinstance(loaded, cls):
-            raise StateFileError(
-                f"{os.fspath(path)} holds a {type(loaded).__name__}: see folklearn.load"
-            )
-        return loaded
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n_features={self.n_features}, n_classes={self.n_classes}, "
-            f"B={self.B:g}; {self.n_rounds} rounds)"
-        )
-
-
-def round_loss_up(loss: float, n_rounds: int) -> float:
-    """Return an upper bound on a total loss that was computed as a sum of `n_rounds` terms."""
-    return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)
+KEPT_ROWS = 4096  # that wait as rows, those that are least known
+SETTLED_ROWS = 2048  # that enter the sums at a time
+_GROWTH, _WIDE_GROWTH = 1.2, 2.0  # of the number of rows between two points of expansion,
+_WIDE_POINT = 1 << 17  # for points of so many numbers
+_MAX_POINTS = 24
+_RADIUS, _MIN_RATIO = 16.0, 4.0  # of a point: over the root of the weights, over the steps so far
+_MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
+_TOLERANCE = 1e-7  # nats per nat, that a bound may lie below the best one of these sums,
+_REFRESH_TOLERANCE = 1e-4  # and that of a model to expand at
+_MAX_SHRINKINGS = 12  # of the way to the minimiser, where curvatures end before it
 
 
 class Evidence(LowerBound):
-    r"""A sum of quadratics, each below the loss of its row for every model of the class.
+    r"""What rows prove about every linear model, whatever its weights.
 
     Use it to prove a lower bound for linear models on rows of several machines, files or keys:
-    evidence is added up, in any order. The learners of this library carry their own; `Certifier`
-    keeps one for any other model.
+    evidence is added up, in any order. Learners carry their own; `Certifier` keeps it for any
+    other model.
+
+    The 4,096 rows that are least known wait as they are. The others are expanded at models
+    near the best one, a plane and a quadratic each (docs/theory/evidence.md, sections 1 to 3):
 
     .. math::
-        \hat E(W) = c + \langle G, W\rangle + \sum_{i<j} (w_i - w_j)^\top S_{ij} (w_i - w_j)
-        \;\le\; \sum_t w_t\, \ell(W x_t, y_t) \quad\text{if every } \|w_i\| \le B
+        \sum_t w_t \ell_t(W) + \tfrac12 \|W\|^2_\tau \;\ge\; h(\hat W) - \tfrac12 \sum_{kj}
+        (\nabla h(\hat W))^2_{kj} / \tau_j \quad\text{for every } W
 
-    A row is expanded at a model ``at``. Any model is sound; one near the best of the class is
-    tight, and at the best one the bound is its loss.
+    h is the penalty and the tangents at :math:`\hat W` of convex functions below the losses.
 
-    Time (K d)^2 / 2 flops a row and memory 2 (K d)^2 bytes; `lower_bound` solves some ten systems
-    of K d equations.
+    Time (K d)^2 / 2 + 2 K d^2 flops a row, and a few systems of K d equations whenever the rows
+    have grown by a fifth; memory 2 (K d)^2 bytes, 4,096 rows, and 8 K d^2 bytes for each of at most
+    24 points of expansion. `lower_bound` takes a few Newton steps over the rows that wait.
 
-    Guarantee: `lower_bound` is at most the total loss of every model of row norm at most B, in
+    Guarantee: `lower_bound` is at most the total loss plus penalty of every model W (K, d), in
     floating point too (docs/theory/evidence.md).
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
-    B : largest row norm of the models of the class, positive.
-    device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
+    C : inverse of the penalty, as in scikit-learn: half the squares of the weights over C.
+    constant : a column that is constant, whose weights are hardly penalised.
+    device : where sums are made: "cpu", the default, or a device of PyTorch such as "cuda" (extra
         ``gpu``). It is not saved: what is loaded is on the CPU.
 
     Examples
@@ -252,168 +93,401 @@ class Evidence(LowerBound):
     >>> X = rng.normal(size=(400, 3)) / 2
     >>> y = (X[:, 0] + 0.3 * rng.logistic(size=400) > 0).astype(int)
     >>> monday, tuesday = (Evidence(n_features=3, n_classes=2) for _ in range(2))
-    >>> W = np.array([[-3.0, 0.0, 0.0], [3.0, 0.0, 0.0]])  # a guess at a good model
-    >>> monday.add(X[:200], y[:200], at=W)
-    >>> tuesday.add(X[200:], y[200:], at=W)
+    >>> monday.add(X[:200], y[:200])
+    >>> tuesday.add(X[200:], y[200:])
     >>> both = monday + tuesday
     >>> both.n_rounds, bool(0.0 < both.lower_bound() < 400 * np.log(2))
     (400, True)
     """
 
-    ARRAYS = ("S", "G", "totals")
+    COUNTERS = ("_n_settled", "_next_point")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
-        return K * (K - 1) // 2 * (d * (d + 1) // 2)  # where compiled code would overflow
+        return 2 * K * d
 
     def __init__(
-        self, *, n_features: int, n_classes: int, B: float = 10.0, device: str | None = None
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        C: float = 1.0,
+        constant: int | None = None,
+        device: str | None = None,
     ) -> None:
-        super().__init__(n_features=n_features, n_classes=n_classes, B=B)
-        self._sums = Quadratic.zeros(self.n_classes, self.n_features, device=device_named(device))
-        self._minima: dict[float, Minimum] = {}  # by B, until rows are added
-
-    @property
-    def _totals(self) -> Array:  # type: ignore[override]
-        return self._sums.totals
+        super().__init__(n_features=n_features, n_classes=n_classes, C=C, constant=constant)
+        d, K = self.n_features, self.n_classes
+        self._totals = np.zeros(N_TOTALS)  # CONSTANT that of the planes
+        self._planes: Array = np.zeros((K, d))
+        self._device = device_named(device)
+        # Of the rows that wait no longer: below their losses, and these to second order.
+        self._quadratics: Quadratic | None = None
+        self._rows = WaitingRows(d, K)
+        self._incoming = IncomingRows(d, K, SETTLED_ROWS)
+        self._points: list[ExpansionPoint] = []
+        self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
+        self._W: Array = np.zeros((K, d))  # the newest minimiser
+        self._n_settled = 0  # rows in the sums
+        self._next_point = 0  # rows at which there is a new point
+        self._minimum: tuple[float, Array] | None = None  # until rows are added
 
     @property
     def device(self) -> str:
-        """Where the sums are: "cpu", or the name of a device of PyTorch.
-
-        A sum of evidence on two devices is where the first is.
-        """
-        return OWN if self._sums.device is None else self._sums.device.name
+        """Where the sums are made: "cpu", or the name of a device of PyTorch."""
+        return OWN if self._device is None else self._device.name
 
     def to(self, device: str) -> Self:
         """Return the same evidence on another device, or on the "cpu"."""
-        return self._of_sums(self._sums.to(device_named(device)))
+        moved = self._copy()
+        moved._device = device_named(device)
+        if self._quadratics is not None:
+            moved._quadratics = self._quadratics.to(moved._device)
+        return moved
 
-    def _add(self, rows: Rows, W: Array | None, engine: MapReduce = ONE_THREAD) -> None:
-        at = np.zeros((self.n_classes, self.n_features)) if W is None else W
-        size = chunk_rows(self.n_features, self.n_classes)
-        if self._sums.device is None and size is not None and len(rows.X) > size:
-            sums = self._sums + engine.total([rows], size, lambda chunk: self._sum_chunk(chunk, at))
-        else:
-            fits_one_call = len(rows.X) <= rows_at_once(len(self._sums.S), self.n_features)
-            sums = self._sums if fits_one_call else self._sums.copy()
-            with threads_for(self.n_classes * self.n_features):
-                _add_rows(sums, rows, at, self.B)
-        self._minima.clear()
-        self._sums = sums
+    def _sums(self) -> Quadratic:
+        """Return the two sums of quadratics, which are of no rows at first."""
+        shape = self._W.shape
+        return self._quadratics or Quadratic.zeros(*shape, device=self._device, stacked=(2,))
 
-    def _sum_chunk(self, chunk: RowChunk, W: Array) -> Quadratic:
-        sums = Quadratic.zeros(self.n_classes, self.n_features)
-        for rows in chunk.batches:
-            _add_rows(sums, rows, W, self.B)
-        return sums
+    @property
+    def n_waiting(self) -> int:
+        """The rows that are kept as they are."""
+        self._flush()
+        return len(self._rows.X)
 
-    def _with(self, rows: Rows, W: Array, *, B: float) -> "Evidence":
-        """Return this evidence and that of checked rows, expanded where they prove most.
+    @property
+    def n_rounds(self) -> int:
+        """The number of rows."""
+        return int(self._totals[ROUNDS]) + len(self._incoming)
 
-        That is where this evidence and the true loss of the rows together are least: Newton
-        steps from W, in the class of B. If they lead nowhere better, the rows stay at W.
+    @property
+    def total_weight(self) -> float:
+        """The sum of the rows' weights."""
+        return float(self._all_totals()[WEIGHT])
+
+    def _copy(self) -> Self:
+        self._flush()
+        copied = self._shallow()
+        copied._rows = copy.copy(self._rows)
+        copied._incoming = IncomingRows(self.n_features, self.n_classes, SETTLED_ROWS)
+        copied._points = list(self._points)
+        copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
+        copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
+        copied._minimum = None
+        return copied
+
+    # Rows that come.
+
+    def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
+        """Add one checked row (d,)."""
+        if self._incoming.append(x, label, soft, weight):
+            self._flush()
+
+    def _add(self, rows: Rows) -> None:
+        for _, (X, _, labels, soft, weights) in rows.dense_parts():
+            Y = soft if len(soft) else np.eye(self.n_classes)[labels]
+            if len(X) >= SETTLED_ROWS:
+                self._flush()
+                self._insert(X, Y, weights)
+            elif self._incoming.extend(X.copy(), Y.copy(), weights.copy()):
+                self._flush()
+
+    def _flush(self) -> None:
+        incoming = self._incoming.drain()
+        if incoming is not None:
+            self._insert(*incoming)
+
+    def _insert(self, X: Array, Y: Array, weights: Array) -> None:
+        self._totals[ROUNDS] += len(X)
+        counted = np.flatnonzero(weights > 0.0)
+        if len(counted) < len(X):
+            X, Y, weights = X[counted], Y[counted], weights[counted]
+        self._minimum = None
+        start = 0
+        while start < len(X):
+            stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
+            self._rows.extend(X[start:stop], Y[start:stop], weights[start:stop])
+            start = min(stop, len(X))
+            self._settle()
+
+    def _settle(self) -> None:
+        """Let the rows that are best known enter the sums, once too many wait."""
+        n_ready = len(self._rows.X) - KEPT_ROWS
+        if n_ready < SETTLED_ROWS:
+            return
+        with threads_for(self._W.size, everywhere=True):
+            n_rows = self._n_settled + len(self._rows.X)
+            if n_rows >= self._next_point or self._inverses is None:
+                is_wide = self._planes.size * self.n_features > _WIDE_POINT
+                self._next_point = int((_WIDE_GROWTH if is_wide else _GROWTH) * n_rows)
+                self._add_point()
+            self._n_settled += n_ready
+            self._measure()
+            rows = self._rows
+            P = softmax(compute_logits(rows.X, self._W))
+            # What is new to the metric has little curvature: it waits until its like has come.
+            order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready)
+            is_ready = np.zeros(len(P), bool)
+            is_ready[order[:n_ready]] = True
+            self._expand(*(each[is_ready] for each in vars(rows).values()))
+            rows.keep(~is_ready)
+
+    def _add_point(self) -> None:
+        """Move to the minimiser of what is known, and measure steps from there."""
+        K, d = self._W.shape
+        # Where the bound would be taken it gains most; if that is far, where the losses are least
+        # to second order; if that is far too, where the last point was.
+        W, H = self._minimise(0, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
+        for n_steps in (_MAX_REFRESH_STEPS, 0):
+            if self._share(W) < 1.0:
+                W, H = self._minimise(1, 1.0, n_steps, _REFRESH_TOLERANCE)
+        self._W = W
+        blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
+        steps = [point.step_to(self._W) for point in self._points]
+        radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
+        point, self._inverses = ExpansionPoint.at(self._W, blocks, radius)
+        self._rows.distances = np.empty((0, K))
+        self._points.append(point)
+        self._join_points()
+
+    def _join_points(self) -> None:
+        while len(self._points) > _MAX_POINTS:
+            self._points[:2] = [self._points[0].join(self._points[1])]
+
+    def _measure(self) -> None:
+        """Measure the rows that came since the newest point: |R_k x| for every class."""
+        rows, inverses, device = self._rows, self._inverses, self._device
+        assert inverses is not None
+        X = rows.X[len(rows.distances) :]
+        on_device = put(device, X)
+        lengths = np.empty((len(X), self.n_classes))
+        for k, R in enumerate(inverses):
+            lengths[:, k] = back(((on_device @ put(device, R.T)) ** 2).sum(1))
+        norms = np.sqrt((X**2).sum(axis=1))
+        sizes = np.sqrt((inverses**2).sum(axis=(1, 2)))
+        np.sqrt(lengths, out=lengths)
+        lengths += (2.0 * self.n_features * UNIT) * norms[:, None] * sizes
+        rows.distances = np.concatenate([rows.distances, lengths])
+
+    def _expand(self, X: Array, Y: Array, weights: Array, distances: Array) -> None:
+        """Add the planes and quadratics of rows at the newest point."""
+        W, self._quadratics = self._W, self._sums()
+        Z, distances = compute_logits(X, W), np.asfortranarray(distances)
+        Z -= Z.max(axis=1, keepdims=True)
+        P = np.exp(Z)
+        P /= P.sum(axis=1, keepdims=True)
+        norms = np.sqrt((X**2).sum(axis=1))
+        # Logits are rounded: the steps from them are longer than those from the model by this.
+        off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
+        r = choose_curvatures(P, distances, self._points[-1].radius, 4.0 * off)
+        self._planes += (weights[:, None] * (P - Y)).T @ X
+        counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
+        self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
+        self._quadratics[0].add_expanded(r, Z, X, weights)
+        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
+
+    # What is proven.
+
+    def _minimise(
+        self, which: int, s: float, most_steps: int, tolerance: float = _TOLERANCE
+    ) -> tuple[Array, Array]:
+        """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
+
+        That is the one below the losses (0), or their second order (1). With second derivatives.
         """
-        start, near, below = W, None, -np.inf
-        enough = _EXPANSION_TOLERANCE * (self.total_weight + float(rows.weights.sum()))
-        skip_rows = self.total_weight > float(rows.weights.sum())  # nearly at the minimum
-        for _ in range(_NEWTON_STEPS):
-            curved = self._sums.copy()
-            before, below_before = W, below
-            with threads_for(self.n_classes * self.n_features):
-                if not skip_rows:
-                    _add_rows(curved, rows, W, 0.0)
-                below, W, near = lower_bound.minimise(curved, B, _EXPANSION_TOLERANCE, near)
-            settled = abs(below - below_before) <= enough
-            if not skip_rows and (settled or np.abs(W - before).max() <= _NEGLIGIBLE_MOVE * B):
-                break
-            skip_rows = False
-        at_end = self + self._of_rows(rows, W)
-        bound = at_end.minimise(near, B=B).lower_bound
-        at_start = self + self._of_rows(rows, start)
-        # No lower bound is above the value at a model of the class: mostly that settles it.
-        is_better = bound >= at_start.value(W) or bound >= at_start.lower_bound(B=B)
-        return at_end if is_better else at_start
+        curved = None if self._quadratics is None else self._quadratics[which]
+        total = PenalisedSum(self._rows, self._planes, self.penalties, curved, s, self._device)
+        try:
+            return total.minimise(self._W, most_steps, tolerance)
+        except LinAlgError as error:
+            raise InvalidInputError(f"this evidence has no minimum: {error}") from None
 
-    def _of_rows(self, rows: Rows, W: Array) -> Self:
-        evidence = self._of_sums(Quadratic.zeros(*self._sums.shape, device=self._sums.device))
-        evidence._add(rows, W)
-        return evidence
+    def _all_totals(self) -> Array:
+        """Return the totals of all rows: those in the sums, and those that wait."""
+        self._flush()
+        rows, totals = self._rows, self._totals.copy()
+        norms = np.sqrt((rows.X**2).sum(axis=1))
+        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), rows.weights @ norms, len(rows.X)
+        return totals
 
-    def _of_sums(self, sums: Quadratic) -> Self:
-        evidence = self._empty()
-        evidence._sums = sums
-        return evidence
+    def _share(self, W: Array) -> float:
+        """Return how far on the way to W the tangents may lie: to where all curvatures hold."""
+        ratios = (point.step_to(W) / max(point.radius, 1e-300) for point in self._points)
+        return 1.0 / max(1.0, max(ratios, default=0.0) * (1.0 + 1e-12))
+
+    def _tangent(self, W: Array, s: float) -> Tangent:
+        """Return the tangent that touches at W, for rows in the sums at s of the way (5)."""
+        K, d = W.shape
+        rows, quadratic = self._rows, self._sums()[0]
+        P = softmax(compute_logits(rows.X, W))
+        planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
+        c = self._totals[CONSTANT] + rows.weights @ entropies(P)
+        form = quadratic.form()
+        i, j = np.triu_indices(K, 1)
+        apart = W[i] - W[j]
+        along = form.along(apart)
+        bent = quadratic.totals[CONSTANT] + (form.G * W).sum() + (apart * along).sum()
+        curved = form.G.copy()
+        np.add.at(curved, i, 2.0 * along)
+        np.subtract.at(curved, j, 2.0 * along)
+        value = c + (planes * W).sum() + (2.0 * s - s * s) * bent
+        # Rounding: what was added up, what is evaluated here, and p that sums to 1 only nearly.
+        lengths = np.sqrt((W**2).sum(axis=1))
+        lengths_apart = np.sqrt((apart**2).sum(axis=1))
+        log_K, totals = math.log(K), self._all_totals()
+        size = np.zeros(K)
+        np.add.at(size, i, 2.0 * form.traces * lengths_apart)
+        np.add.at(size, j, 2.0 * form.traces * lengths_apart)
+        kappa = relative_rounding(totals[DEPTH], K, K * d)
+        slopes = (2.0 + 3.0 * log_K) * totals[REACH]
+        constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
+        allowance = constants + 2.0 * K * slopes * lengths.max()
+        allowance += (form.traces * lengths_apart**2).sum()
+        rounding = kappa * (2.0 * slopes + size)
+        return Tangent(W, float(value - kappa * allowance), planes + s * curved, rounding)
+
+    def minimise(self) -> tuple[float, Array]:
+        """Return `lower_bound`, and the model W (K, d) near which it is reached."""
+        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+            return 0.0, np.zeros_like(self._W)
+        if self._minimum is None:
+            with threads_for(self._W.size, everywhere=True):
+                self._minimum = self._find_minimum()
+        return self._minimum
+
+    def _find_minimum(self) -> tuple[float, Array]:
+        s = 1.0
+        for _ in range(_MAX_SHRINKINGS):
+            W, _ = self._minimise(0, s, _MAX_STEPS)
+            share = self._share(W)
+            if share >= s:
+                return max(0.0, self._tangent(W, s).least(self.penalties)), W
+            s = min(0.9 * s, share)
+        W = self._W
+        return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W
+
+    def lower_bound(self) -> float:
+        """Return a lower bound on the total loss plus penalty of every linear model."""
+        return self.minimise()[0]
+
+    def value(self, W: ArrayLike) -> float:
+        """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
+        W = validation.model("W", W, self.n_classes, self.n_features)
+        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+            return 0.0  # no loss is negative
+        return max(0.0, self._tangent(W, self._share(W)).value)
+
+    # Sums of evidence.
 
     def _sum(self, other: Self) -> Self:
-        device = self._sums.device
-        added = other._sums if other._sums.device == device else other._sums.to(device)
-        return self._of_sums(self._sums + added)
+        both = self._copy()
+        other._flush()
+        if other._quadratics is not None:
+            both._quadratics = self._sums() + other._quadratics.to(self._device)
+        both._totals = merge_totals(self._totals, other._totals)
+        both._planes = self._planes + other._planes
+        both._n_settled = self._n_settled + other._n_settled
+        both._points = [*self._points, *other._points]
+        both._join_points()
+        both._rows.distances = np.empty((0, self.n_classes))
+        both._inverses = None  # rows of the other are not measured by it
+        rows = other._rows
+        both._W = self._W if self.total_weight >= other.total_weight else other._W
+        start = 0
+        while start < len(rows.X):
+            stop = start + KEPT_ROWS + SETTLED_ROWS - len(both._rows.X)
+            both._rows.extend(rows.X[start:stop], rows.Y[start:stop], rows.weights[start:stop])
+            start = min(stop, len(rows.X))
+            both._settle()
+        return both
 
-    def _multiply(self, factor: float) -> Self:
-        S, G, totals = self._sums
-        return self._of_sums(Quadratic(factor * S, factor * G, totals.copy(), self._sums.device))
+    def __mul__(self, factor: float) -> Self:
+        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
+        factor = validation.fraction("factor", factor, 1.0)
+        scaled = self._copy()
+        scaled._rows.weights = factor * self._rows.weights
+        scaled._planes *= factor
+        scaled._totals[[CONSTANT, WEIGHT, REACH]] *= factor
+        scaled._totals[DEPTH] += 1.0
+        if self._quadratics is not None:
+            S, G, totals = (factor * each for each in self._quadratics)
+            scaled._quadratics = Quadratic(S, G, totals, self._device)
+        return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return the same evidence about models of more features and classes, which come last."""
+        self._flush()
         larger = self._empty(n_features, n_classes)
-        S, G, larger._totals[:] = self._sums.to(None)
-        larger._sums.G[: self.n_classes, : self.n_features] = G
-        larger._sums.S[pairs_among(self.n_classes, larger.n_classes), : S.shape[1]] = S
-        return larger.to(self.device)
+        K, d = self._W.shape
+        shape = larger._W.shape
+        larger._totals[:] = self._totals
+        larger._planes, larger._W = (_pad(each, shape) for each in (self._planes, self._W))
+        larger._device = self._device
+        if self._quadratics is not None:
+            S, G, totals = self._quadratics.to(None)
+            wide = Quadratic.zeros(*shape, stacked=(2,))
+            wide.S[:, pairs_among(K, shape[0]), : S.shape[-1]] = S
+            wide.G[:, :K, :d], wide.totals[:] = G, totals
+            larger._quadratics = wide.to(self._device)
+        metric = (*shape, shape[1])
+        larger._points = [
+            ExpansionPoint(_pad(W, shape), _pad(L, metric), radius) for W, L, radius in self._points
+        ]
+        rows = self._rows
+        X, Y = _pad(rows.X, (len(rows.X), shape[1])), _pad(rows.Y, (len(rows.Y), shape[0]))
+        larger._rows.extend(X, Y, rows.weights)
+        larger._n_settled = self._n_settled
+        return larger
 
-    @property
-    def n_bytes(self) -> int:
-        """The memory that the sums take, wherever they are."""
-        return sum(array.nbytes for array in self._sums)
+    # State.
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        self._flush()  # before its counters are read
+        return super().to_record()
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        sums = self._sums if self._sums.device is None else self._sums.to(None)
-        return dict(zip(self.ARRAYS, sums, strict=True))
+        self._flush()
+        arrays = {"planes": self._planes, "totals": self._totals, "W": self._W}
+        arrays |= {f"rows.{name}": array for name, array in vars(self._rows).items()}
+        if self._quadratics is not None:
+            sums = self._quadratics if self._device is None else self._quadratics.to(None)
+            arrays |= dict(zip(("S", "G", "quadratic_totals"), sums, strict=True))
+        if self._points:
+            columns = map(np.array, zip(*self._points, strict=True))
+            arrays |= dict(zip(("points.W", "points.L", "points.radius"), columns, strict=True))
+        return arrays if self._inverses is None else arrays | {"inverses": self._inverses}
 
-    def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss of one model W (K, d) of the class."""
-        self._covered_class(W, None)
-        return lower_bound.value(self._sums, validation.numbers("W", W))
+    def _restore(self, record: Record) -> None:
+        K, d = self._W.shape
+        for count in self.COUNTERS:
+            setattr(self, count, record.count(count.lstrip("_")))
+        self._totals[:] = record.part("totals", (N_TOTALS,))
+        for name, array in (("planes", self._planes), ("W", self._W)):
+            array[:] = record.part(name, (K, d))
+        rows = self._rows
+        rows.X = record.part("rows.X", (None, d))
+        rows.Y = record.part("rows.Y", (len(rows.X), K), least=0.0, most=1.0)
+        rows.weights = record.part("rows.weights", (len(rows.X),), least=0.0)
+        rows.distances = record.part("rows.distances", (None, K), least=0.0)
+        if len(rows.X) >= KEPT_ROWS + SETTLED_ROWS or len(rows.distances) > len(rows.X):
+            raise record.error("has more rows that wait than there can be")
+        if "S" in record.arrays:
+            S, G, totals = self._quadratics = Quadratic.zeros(K, d, stacked=(2,))
+            S[:], G[:] = record.part("S", S.shape), record.part("G", G.shape)
+            totals[:] = record.part("quadratic_totals", totals.shape)
+        if "points.W" in record.arrays:
+            W = record.part("points.W", (None, K, d))
+            L = record.part("points.L", (len(W), K, d, d))
+            radius = record.part("points.radius", (len(W),), least=0.0)
+            self._points = [
+                ExpansionPoint(*point) for point in zip(W, L, radius.tolist(), strict=True)
+            ]
+        if "inverses" in record.arrays:
+            self._inverses = record.part("inverses", (K, d, d))
 
-    def minimise(self, near: Array | None = None, *, B: float | None = None) -> Minimum:
-        """Return `lower_bound`, a model of the class near it, and the multipliers (K,) there.
 
-        It takes fewer steps from multipliers that are `near`, those of similar evidence.
-        """
-        covered, _ = self._covered_class(None, B)
-        if covered not in self._minima:
-            try:
-                with threads_for(self.n_classes * self.n_features):
-                    self._minima[covered] = lower_bound.minimise(self._sums, covered, near=near)
-            except LinAlgError:  # which no sum over rows is
-                raise InvalidInputError(
-                    "this evidence curves downwards, and no rows do: add the rows up again"
-                ) from None
-        return self._minima[covered]
-
-    @classmethod
-    def of(cls, sums: Quadratic, *, B: float, first_classes: int) -> "Evidence":
-        """Return evidence that holds a copy of a sum which lies below the losses for B."""
-        K, d = sums.shape
-        evidence = cls(n_features=d, n_classes=K, B=B)
-        evidence._sums, evidence._first_classes = sums.copy(), first_classes
-        return evidence
-
-
-def _add_rows(sums: Quadratic, rows: Rows, W: Array, B: float) -> None:
-    """Add rows expanded at W in batches; B = 0 takes their true curvature, which proves nothing."""
-    device = sums.device
-    if device is not None:
-        for _, dense in rows.dense_parts():
-            for batch in DeviceRows.batches_of(device, len(W), *dense):
-                add_expanded(device, (sums,), batch, device.put(W), (B,))
-        return
-    S, G, totals = sums
-    d = G.shape[1]
-    size = rows_at_once(len(S), d)
-    for _, dense in rows.dense_parts():
-        for start in range(0, len(dense.X), size):
-            X, norms, labels, soft, weights = dense.part(start, start + size)
-            add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B)
+def _pad(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return a larger array that is 0 behind the ends of this one."""
+    return np.pad(array, [(0, n - m) for n, m in zip(shape, array.shape, strict=True)])

@@ -13,7 +13,7 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,7 +34,6 @@ from folklearn.kernels.evidence import (
     n_products,
     rows_at_once,
 )
-from folklearn.kernels.lower_bound import loss_at_most
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.expand import DeviceRows, add_expanded
 from folklearn.kernels.quadratic import Quadratic
@@ -70,14 +69,14 @@ class RowChunk(NamedTuple):
     batches: Iterable[Rows]
 
 
-def chunk_rows(n_features: int, n_classes: int, n_sums: int = 1) -> int | None:
-    """Return the number of rows of a chunk of sums over all pairs of classes.
+def chunk_rows(n_features: int, n_classes: int) -> int | None:
+    """Return the number of rows of a chunk of a sum over all pairs of classes.
 
     None for problems so large that BLAS uses all cores for the products themselves.
     """
     if n_features * n_classes >= THREADED_N:
         return None
-    products = n_sums * int(n_pairs(n_classes)) * int(n_products(n_features))
+    products = int(n_pairs(n_classes)) * int(n_products(n_features))
     return max(_MIN_CHUNK_ROWS, _CHUNK_FLOPS // (products + _ROW_FLOPS))
 
 
@@ -206,16 +205,15 @@ class Passes(ABC):
         """Return all rows on the device, in batches with the number of their first row."""
         raise NotImplementedError("only passes with a device bring rows to it")
 
-    def expand(self, W: Array, classes: Sequence[float] = ()) -> "Expansion":
-        """Return the expansion of all rows at a model W (K, d), with a proof for every class B."""
+    def expand(self, W: Array) -> "Expansion":
+        """Return the expansion of all rows at a model W (K, d)."""
         K, d = W.shape
         if self.device is not None:
-            expansion = Expansion(W, classes, self.device)
+            expansion = Expansion(W, self.device)
             for _, rows in self.on_device(K):
                 expansion.add_on_device(rows)
             return expansion
-        size = chunk_rows(d, K, 1 + len(classes))
-        return self.total(size, lambda chunk: Expansion.of(chunk, W, classes))
+        return self.total(chunk_rows(d, K), lambda chunk: Expansion.of(chunk, W))
 
     @property
     def n_rows(self) -> int:
@@ -253,7 +251,8 @@ class LocalPasses(Passes):
         room, first = device.bytes_free() / 2, 0
         for rows in self._batches():
             for _, dense in rows.dense_parts():
-                for batch in DeviceRows.batches_of(device, n_classes, *dense):
+                X, _, *targets = dense
+                for batch in DeviceRows.batches_of(device, n_classes, X, *targets):
                     room -= batch.n_bytes
                     if room >= 0.0:
                         kept.append((first, batch))
@@ -304,24 +303,19 @@ def passes_over(
 
 
 class Expansion:
-    """The loss of a model W (K, d) on rows, and sums of their quadratics at W.
+    """The loss of a model W (K, d) on rows, and the sum of their quadratics at W.
 
-    The first sum has gamma = 1/2: it is the loss to second order. Every class B that is named
-    has one more, which lies below the loss of all its models. Products of features are packed
-    once for all sums.
+    The sum is the loss to second order, up to a constant.
     """
 
-    def __init__(
-        self, W: Array, classes: Sequence[float] = (), device: Device | None = None
-    ) -> None:
+    def __init__(self, W: Array, device: Device | None = None) -> None:
         self.W, self.loss = W, 0.0
-        self._classes = (0.0, *classes)
-        self._sums = Quadratic.zeros(*W.shape, device=device, stacked=(len(self._classes),))
+        self.quadratic = Quadratic.zeros(*W.shape, device=device)
 
     @classmethod
-    def of(cls, chunk: RowChunk, W: Array, classes: Sequence[float] = ()) -> Self:
+    def of(cls, chunk: RowChunk, W: Array) -> Self:
         """Return the expansion of the rows of a chunk."""
-        expansion = cls(W, classes)
+        expansion = cls(W)
         for rows in chunk.batches:
             for _, dense in rows.dense_parts():
                 expansion._add(dense)
@@ -329,52 +323,41 @@ class Expansion:
 
     def __add__(self, other: "Expansion") -> "Expansion":
         """Return the expansion of both sets of rows at the same model."""
-        if self._classes != other._classes or not np.array_equal(self.W, other.W):
-            raise InvalidInputError("sums are added up only for the same model and classes")
+        if not np.array_equal(self.W, other.W):
+            raise InvalidInputError("sums are added up only for the same model")
         both = copy.copy(self)
-        both.loss, both._sums = self.loss + other.loss, self._sums + other._sums
+        both.loss = self.loss + other.loss
+        both.quadratic = self.quadratic + other.quadratic
         return both
 
     def _add(self, rows: Rows) -> None:
-        n, K, d = self._sums.G.shape
-        P = n_pairs(K)
-        S = self._sums.S.reshape(n * P, -1)
-        is_unpacked = n * P <= _MAX_UNPACKED_PAIRS
-        size = _UNPACKED_BATCH_ROWS if is_unpacked else rows_at_once(n * P, d)
+        S, G, _ = self.quadratic
+        K, d = G.shape
+        P = len(S)
+        is_unpacked = P <= _MAX_UNPACKED_PAIRS
+        size = _UNPACKED_BATCH_ROWS if is_unpacked else rows_at_once(P, d)
         for start in range(0, len(rows.X), size):
-            X, norms, labels, soft, weights = rows.part(start, start + size)
+            X, _, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
             self.loss += float(weights @ logit_losses(Z, labels, soft))
-            coefficients, of_class = np.empty((len(X), n * P)), np.empty((len(X), P))
-            residuals = np.empty((len(X), K))
-            for s, (B, (_, G, totals)) in enumerate(zip(self._classes, self.sums, strict=True)):
-                expand_rows(Z.copy(), labels, soft, weights, norms, B, of_class, residuals, totals)
-                coefficients[:, s * P : (s + 1) * P] = of_class
-                add_residuals(G, residuals, X)
+            coefficients, residuals = np.empty((len(X), P)), np.empty((len(X), K))
+            expand_rows(Z, labels, soft, weights, coefficients, residuals)
+            add_residuals(G, residuals, X)
             if is_unpacked:
                 _add_unpacked_products(S, coefficients, X)
             else:
                 add_products(S, coefficients, X)
 
     def add_on_device(self, rows: DeviceRows) -> None:
-        """Add rows that are on the device of the sums."""
-        device = self._sums.device
+        """Add rows that are on the device of the sum."""
+        S, G, _ = self.quadratic
+        device = self.quadratic.device
         assert device is not None
-        self.loss += add_expanded(device, self.sums, rows, device.put(self.W), self._classes)
-
-    @property
-    def sums(self) -> list[Quadratic]:
-        """The sums: the loss to second order, and one for each class."""
-        return [self._sums[s] for s in range(len(self._classes))]
-
-    @property
-    def loss_at_most(self) -> float:
-        """The loss of W, rounded up: its true loss is not above."""
-        return loss_at_most(self.loss, self.sums[0].totals, self.W)
+        self.loss += add_expanded(device, S, G, rows, device.put(self.W))
 
     def gradient(self) -> Array:
         """Return the gradient (K, d) of the loss at W."""
-        return self.sums[0].gradient(self.W)
+        return self.quadratic.gradient(self.W)
 
 
 def _add_unpacked_products(S: Array, coefficients: Array, X: Array) -> None:

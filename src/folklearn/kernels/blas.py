@@ -170,9 +170,9 @@ def one_thread(n: int, rank: int) -> OneThread | None:
     return OneThread() if n * n * rank > NEVER_SPLIT else None
 
 
-def threads_for(n: int) -> OneThread | nullcontext[None]:
+def threads_for(n: int, *, everywhere: bool = False) -> OneThread | nullcontext[None]:
     """Return a context for work on n x n matrices: one BLAS thread, unless n is large."""
-    return nullcontext() if n >= THREADED_N else OneThread()
+    return nullcontext() if n >= THREADED_N else OneThread(everywhere=everywhere)
 
 
 def device_named(name: str | None) -> Device | None:

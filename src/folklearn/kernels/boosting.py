@@ -39,13 +39,6 @@ _MAX_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
 
-def initial_rows(n_learners: int, kind: int):
-    """Return the state (N, N_NUMBERS) of regressions before the first round."""
-    rows = np.zeros((n_learners, N_NUMBERS))
-    rows[:, [A00, A11]] = RIDGE[kind]
-    return rows
-
-
 @kernel
 def _rest(s, label):
     """Return the largest score but that of the label, and logsumexp of them all beyond it.
@@ -179,11 +172,7 @@ def learn_regressions(rows, kind, clip, scores, labels, y, weight):
 @kernel
 def _others(sigma, y):
     """Return 1 - sigma_y without cancellation."""
-    total = 0.0
-    for k in range(sigma.shape[0]):
-        if k != y:
-            total += sigma[k]
-    return total
+    return sigma[:y].sum() + sigma[y + 1 :].sum()
 
 
 @kernel

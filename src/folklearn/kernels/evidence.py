@@ -1,25 +1,20 @@
-"""Sums of quadratics, or of planes, that lie below the losses.
+"""Sums of quadratics that approximate losses, and of planes that lie below them.
 
-A row x with weight w, expanded at logits z (p = softmax(z)) with curvature gamma, leaves
+A row x with weight w, to second order at logits z (p = softmax(z)), leaves up to a constant
 
-    w [H(p) + gamma Var_p(z)]  +  <W x, w (p - y - 2 gamma p (z - <p, z>))>
-    +  sum over i < j of  w gamma p_i p_j ((W x)_i - (W x)_j)^2,
+    <W x, w (p - y - p (z - <p, z>))>  +  1/2 sum over i < j of  w p_i p_j ((W x)_i - (W x)_j)^2,
 
-because v'(diag p - pp')v = sum p_i p_j (v_i - v_j)^2. So a sum of rows is a constant, a
-matrix G (K, d), and one symmetric matrix S_ij (d, d) for every pair of classes. Only lower
-triangles are kept, S (pairs, d(d+1)/2), pairs i < j in lexicographic order: a block of rows
-is then one matrix product of the pairs' coefficients with the products of features.
+because v'(diag p - pp')v = sum p_i p_j (v_i - v_j)^2. So a sum of rows is a matrix G (K, d) and
+one symmetric matrix S_ij (d, d) for every pair of classes. Only lower triangles are kept,
+S (pairs, d(d+1)/2), pairs i < j in lexicographic order: a block of rows is then one matrix
+product of the pairs' coefficients with the products of features.
 
-With a valid gamma (`curvature`) the quadratic lies below the loss of every model of the
-class, wherever z is; with gamma = 1/2 it is the loss to second order at z. The constant does
-not depend on the label. docs/theory/evidence.md has the proofs, rounding included.
-
-With gamma = 0 it is a plane: for every distribution p over the classes (Fenchel's inequality)
+A plane lies below the loss of every W, for every distribution p (Fenchel's inequality):
 
     loss of W at (x, y)  >=  H(p) + <W x, p - y>.
 
 A sum of planes is a constant and a matrix G, needs no pairs and touches only the columns of x.
-Over all W of row norm at most B it is least at constant - B sum_i |G_i|, for every B.
+docs/theory/evidence.md has the proofs, rounding included.
 """
 
 import math
@@ -29,7 +24,6 @@ import numpy as np
 from folklearn.arrays import Array
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk
 from folklearn.kernels.compile import inline_kernel, inner_kernel, kernel, shared_kernel
-from folklearn.kernels.curvature import gamma_star_below, valid_curvature
 
 # Totals of rows besides S and G, by position. CONSTANT is c above; WEIGHT and REACH
 # are the sums of w and of w |x|, DEPTH the most additions that an entry has been through:
@@ -38,10 +32,9 @@ N_TOTALS = 5
 CONSTANT, WEIGHT, REACH, DEPTH, ROUNDS = range(N_TOTALS)
 
 MIN_TOTAL_WEIGHT = 1e-100  # far below, squares underflow and rounding is not relative
-SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
 ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
-EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 
+_UNIT = 1.01 * 2.0**-53  # with room for terms of second order
 _BLOCK_PRODUCTS = 1 << 16  # products of features of a block of rows, about
 _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 16, 256
 _MAX_COEFFICIENTS = 1 << 17  # of pairs, that are held at once
@@ -73,14 +66,6 @@ def rows_at_once(pairs: int, d: int) -> int:
     return max(int(block_rows(d)), min(_MAX_BATCH_ROWS, _MAX_COEFFICIENTS // pairs))
 
 
-@shared_kernel("f8(vector, f8)")
-def certain_curvature(a, reach):
-    """Return a gamma valid at logits a, whose largest is 0, in floating point too."""
-    if a.shape[0] == 2 and abs(a[0] - a[1]) > EXACT_UP_TO:
-        return SHRUNK * gamma_star_below(reach)
-    return SHRUNK * valid_curvature(a, reach)
-
-
 @inner_kernel
 def count_row(totals, height, weight, length):
     """Count a row of norm `length` that adds `height` to the constant, per unit of weight."""
@@ -92,12 +77,10 @@ def count_row(totals, height, weight, length):
 
 
 @inline_kernel
-def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals):
+def expand_row(z, label, soft, weight, coefficients, residual):
     """Expand one row at logits z: write its pairs (P,) and its part of G per unit of x (K,).
 
-    B bounds the class that the quadratic lies below; B = 0 is no class: gamma = 1/2. z is
-    overwritten by the point of expansion, whose largest entry is 0 and which is exact:
-    whatever rounding made z, the row is expanded at this z.
+    z is overwritten: its largest entry becomes 0.
     """
     K = z.shape[0]
     top = z[0]
@@ -112,32 +95,25 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
     for i in range(K):
         residual[i] /= total
         mean += residual[i] * z[i]
-    gamma = 0.5 if B == 0.0 else certain_curvature(z, 2.0 * B * length)
-    variance = 0.0
     pair = 0
     for i in range(K):
-        away = z[i] - mean
-        variance += residual[i] * away * away
-        scaled = weight * gamma * residual[i]
+        scaled = 0.5 * weight * residual[i]
         for j in range(i + 1, K):
             coefficients[pair] = scaled * residual[j]
             pair += 1
     for i in range(K):
         y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         p = residual[i]
-        residual[i] = weight * ((p - y) - 2.0 * gamma * p * (z[i] - mean))
-    count_row(totals, (math.log(total) - mean) + gamma * variance, weight, length)
+        residual[i] = weight * ((p - y) - p * (z[i] - mean))
 
 
-@shared_kernel("void(matrix, integers, matrix, vector, vector, f8, matrix, matrix, vector)")
-def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, totals):
+@shared_kernel("void(matrix, integers, matrix, vector, matrix, matrix)")
+def expand_rows(Z, labels, soft, weights, coefficients, residuals):
     """Expand every row; coefficients (m, P) and residuals (m, K) are written."""
     no_label = np.empty(0)
     for t in range(Z.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        expand_row(
-            Z[t], labels[t], y, weights[t], norms[t], B, coefficients[t], residuals[t], totals
-        )
+        expand_row(Z[t], labels[t], y, weights[t], coefficients[t], residuals[t])
 
 
 @shared_kernel("void(matrix, matrix, matrix)")
@@ -196,17 +172,6 @@ def add_residuals(G, residuals, X):
 
 
 @kernel
-def add_rows(S, G, totals, Z, X, labels, soft, weights, norms, B):
-    """Add rows X (m, d), expanded at logits Z (m, K), which are overwritten."""
-    m, K = Z.shape
-    coefficients = np.empty((m, S.shape[0]))
-    residuals = np.empty((m, K))
-    expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, totals)
-    add_products(S, coefficients, X)
-    add_residuals(G, residuals, X)
-
-
-@kernel
 def add_tangent(p, label, soft, weight, length, residual, totals):
     """Count a row of norm `length` whose plane touches at p (K,): write w (p - y) into residual.
 
@@ -236,13 +201,25 @@ def add_planes(G, totals, P, indptr, places, values, labels, soft, weights, norm
                 row[k] += values[a] * residual[k]
 
 
-def _kappa(totals: Array, K: int, n_columns: int) -> float:
+def relative_rounding(depth: float, K: int, n_columns: int) -> float:
     """Return the relative rounding of what was added up.
 
-    Every term of the constant and of G went through at most DEPTH additions, p may be off by
+    Every term of the constant and of G went through at most `depth` additions, p may be off by
     K + 20 units in the last place, and a norm or a product adds up `n_columns` terms.
     """
-    return float(1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0))
+    return float(_UNIT * (depth + K * K + n_columns + 60.0))
+
+
+def loss_at_most(loss: float, totals: Array, W: Array) -> float:
+    """Return an upper bound on the total loss of W (K, d) that was computed from its logits.
+
+    `totals` are those of the rows: their weights, norms, and the depth of the sum.
+    """
+    K, d = W.shape
+    longest = math.sqrt(float((W**2).sum(axis=1).max()))
+    of_sum = (2.0 * totals[DEPTH] + 2.0 * K + 60.0) * loss
+    of_logits = 2.0 * (d + 4.0) * longest * totals[REACH]
+    return float(loss + _UNIT * (of_sum + of_logits))
 
 
 def _constant(totals: Array, K: int, kappa: float) -> float:
@@ -256,7 +233,7 @@ def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float)
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     K = len(pulls)
-    kappa = _kappa(totals, K, n_columns)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns)
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     pull = float(pulls.sum()) * (1.0 + kappa) + kappa * reach
     return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
@@ -265,15 +242,17 @@ def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float)
 def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
     """Return a lower bound on loss plus penalty of every model, of any norm.
 
-    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive.
+    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive. No loss is
+    negative: a share of the planes lies below it too.
     """
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = G.shape
-    kappa = _kappa(totals, K, n_columns * K)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns * K)
     rounding = kappa * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     bent = 0.5 * float((((np.abs(G) + rounding) ** 2).sum(axis=1) / tau).sum()) * (1.0 + kappa)
-    return max(0.0, _constant(totals, K, kappa) - bent)
+    c = max(0.0, _constant(totals, K, kappa))
+    return c - bent if 2.0 * bent <= c else c * (c / (4.0 * bent)) * (1.0 - 1e-15)
 
 
 def value_of_planes(totals: Array, G: Array, W: Array, longest: float) -> float:
@@ -281,7 +260,7 @@ def value_of_planes(totals: Array, G: Array, W: Array, longest: float) -> float:
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = len(G), int(G.shape[1])
-    kappa = _kappa(totals, K, n_columns * K)
+    kappa = relative_rounding(totals[DEPTH], K, n_columns * K)
     products = G * W
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     room = kappa * (float(np.abs(products).sum()) + reach * longest) * (1.0 + 1e-15 * K)

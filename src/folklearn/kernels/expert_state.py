@@ -12,7 +12,7 @@ from folklearn.arrays import Array
 from folklearn.errors import StateFileError
 from folklearn.kernels import experts as panel
 from folklearn.kernels import leaders
-from folklearn.kernels.evidence import block_rows, n_pairs, n_products
+from folklearn.kernels.evidence import N_TOTALS, block_rows, n_pairs, n_products
 from folklearn.kernels.experts import AXES, SCRATCH
 from folklearn.kernels.quadratic import Quadratic, pairs_among
 
@@ -65,7 +65,6 @@ class ExpertSpec(NamedTuple):
     """Which experts a panel has, and how they are mixed.
 
     ridges : of the leaders that forget nothing.
-    classes : B of every class for which evidence is collected; a leader each.
     forgetting, trackers : the others; adaptive trackers come last.
     folklore : whether a FOLKLORE is among the experts.
     kept : rows that are held as rows and expanded anew.
@@ -75,7 +74,6 @@ class ExpertSpec(NamedTuple):
     """
 
     ridges: tuple[float, ...]
-    classes: tuple[float, ...] = ()
     forgetting: tuple[Forgetting, ...] = ()
     trackers: tuple[Tracker, ...] = ()
     folklore: bool = False
@@ -85,22 +83,18 @@ class ExpertSpec(NamedTuple):
     unit: float = 1.0
 
     @property
-    def n_modes(self) -> int:
-        """Leaders that forget nothing, those of certificates included."""
-        return len(self.ridges) + len(self.classes)
-
-    @property
     def n_experts(self) -> int:
         return len(self.numbers["experts"])
 
     @property
     def numbers(self) -> dict[str, range]:
         """The numbers of the experts of each kind; all but FOLKLORE are linear models."""
-        n_leaders = self.n_modes + len(self.forgetting)
+        n_modes = len(self.ridges)
+        n_leaders = n_modes + len(self.forgetting)
         n_linear = n_leaders + len(self.trackers)
         return {
             "leaders": range(n_leaders),
-            "forgetting": range(self.n_modes, n_leaders),
+            "forgetting": range(n_modes, n_leaders),
             "trackers": range(n_leaders, n_linear),
             "adaptive": range(n_linear - sum(t.adaptive for t in self.trackers), n_linear),
             "linear": range(n_linear),
@@ -121,17 +115,12 @@ class ExpertSpec(NamedTuple):
 
     @property
     def n_sums(self) -> int:
-        """All sums: those that rows enter as they come, and one for each leader that forgets."""
-        return self.n_expanded + len(self.forgetting)
-
-    @property
-    def n_expanded(self) -> int:
-        return 1 + len(self.classes) if self.n_modes else 0
+        """The sum that rows enter as they come, and one for each leader that forgets."""
+        return bool(self.ridges) + len(self.forgetting)
 
     def names(self) -> list[str]:
         unit2 = self.unit**2
         names = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
-        names += [f"leader of the class B = {B:g}" for B in self.classes]
         names += [
             f"leader, ridge {f.ridge / unit2:g}, memory {f.memory:g}" for f in self.forgetting
         ]
@@ -169,12 +158,12 @@ class ExpertState:
         self.spec, self.whole = spec, whole
         self.d, self.K = d, K
         self.max_norm, self.max_weight = max_norm, max_weight
-        self.room = min(room or _FIRST_ROOM, spec.kept) if spec.n_modes else 0
+        self.room = min(room or _FIRST_ROOM, spec.kept) if spec.ridges else 0
         sizes = self._sizes
         unknowns = (K - 1) * d
         self.plan: Integers = np.zeros(panel.N_PLAN, np.int64)
         self.plan[: panel.T] = (
-            d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
+            d, K, len(spec.ridges), len(spec.forgetting),
             sizes["trackers"] - sizes["adaptive"], sizes["adaptive"], spec.folklore,
             block_rows(d), sizes["recent"], self.room, spec.kept,
             _DENSE_ROUNDS if unknowns <= _MAX_DENSE_UNKNOWNS else 0, spec.share,
@@ -194,9 +183,7 @@ class ExpertState:
         self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
         self._periods = periods = [f.period(unknowns) for f in spec.forgetting]
         forgetting = zip(periods, spec.forgetting, strict=True)
-        of_forgetting = [f.ridge for f in spec.forgetting]
-        self["ridges"][:] = [*spec.ridges, *[spec.unit**2] * len(spec.classes), *of_forgetting]
-        self["classes"][:] = spec.classes
+        self["ridges"][:] = [*spec.ridges, *(f.ridge for f in spec.forgetting)]
         self["forgetting"][:, panel.PERIOD] = periods
         self["forgetting"][:, panel.KEEP] = [math.exp(-p / f.memory) for p, f in forgetting]
         self["rates"][:] = [t.rate for t in spec.trackers]
@@ -214,7 +201,6 @@ class ExpertState:
             "classes": self.K,
             "pairs": n_pairs(self.K),
             "products": n_products(self.d),
-            "certified": len(spec.classes),
             "sums": self.whole * spec.n_sums,
             "recent": _RECENT if numbers["leaders"] else 0,
             "kept": self.room,
@@ -241,8 +227,8 @@ class ExpertState:
         self["W"][: self.d, expert] = W.T
 
     def quadratic(self, place: int) -> Quadratic:
-        """Return a sum of evidence: 0 the leaders', then those of the certificates."""
-        return Quadratic(self["S"][place], self["G"][place], self["totals"][place])
+        """Return a sum: 0 the leaders', then those of leaders that forget."""
+        return Quadratic(self["S"][place], self["G"][place], np.zeros(N_TOTALS))
 
     def like(
         self,
@@ -297,7 +283,7 @@ class ExpertState:
 
     def sums_of(self, kept: Sequence[int]) -> list[int]:
         """Return the places of the sums that belong to some of the experts."""
-        first = self.spec.n_expanded
+        first = int(bool(self.spec.ridges))
         forgetting = self.spec.numbers["forgetting"]
         return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
@@ -309,8 +295,8 @@ class ExpertState:
         return bool(
             same.all()
             and plan[panel.FLUSHED] <= plan[panel.POSITION] <= plan[panel.RECENT]
-            and plan[panel.N_PROVEN] <= plan[panel.N_KEPT] <= plan[panel.CAPACITY]
-            and plan[panel.BEST] < max(self.spec.n_modes, 1)
+            and plan[panel.N_KEPT] <= plan[panel.CAPACITY]
+            and plan[panel.BEST] < max(len(self.spec.ridges), 1)
         )
 
     def settle(self, sums: Any = None) -> bool:
@@ -321,7 +307,7 @@ class ExpertState:
         """
         sums = OwnSums if sums is None else sums
         plan = self.plan[: panel.N_COUNTERS].tolist()
-        t, n_modes = plan[panel.T], plan[panel.RIDGES] + plan[panel.CERTIFIED]
+        t, n_modes = plan[panel.T], plan[panel.RIDGES]
         waiting = plan[panel.POSITION] - plan[panel.FLUSHED]
         is_due, is_full = t >= plan[panel.NEXT], plan[panel.POSITION] >= plan[panel.RECENT]
         if n_modes and waiting and (is_due or is_full or waiting >= plan[panel.BLOCK]):
@@ -368,7 +354,7 @@ class ExpertState:
         return {e for e in spec.dear if hopeless[e]}
 
 
-_DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
+_DERIVED = ("ridges", "forgetting", "rates", "decaying", "biased")  # follow from the spec
 
 
 class OwnSums:

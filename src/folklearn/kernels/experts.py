@@ -1,11 +1,10 @@
 """Rounds of many linear experts and at most one FOLKLORE in one mixture, in one compiled call.
 
-Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes from
-which certificates are expanded, the modes of leaders that forget, trackers by gradient
-descent, trackers by AdaGrad, and FOLKLORE. All but the last are linear, softmax(W x), and
-their weights stand side by side in one matrix (d + 1, experts K), whose last row is for a
-constant input that only some trackers use. FOLKLORE is compiled for itself, and its rounds do not
-depend on the others: its predictions are arguments.
+Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes of leaders
+that forget, trackers by gradient descent, trackers by AdaGrad, and FOLKLORE. All but the last are
+linear, softmax(W x), and their weights stand side by side in one matrix (d + 1, experts K), whose
+last row is for a constant input that only some trackers use. FOLKLORE is compiled for itself, and
+its rounds do not depend on the others: its predictions are arguments.
 
 What happens on a schedule depends on the number of the round alone (`ExpertState.settle`), so
 that one by one and many at once are the same.
@@ -22,20 +21,18 @@ from numba import carray
 
 from folklearn.kernels.blas import address
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
-from folklearn.kernels.evidence import N_TOTALS
 from folklearn.kernels.simplex import softmax_each
 
 # Sizes, fixed when a panel is made.
 (
-    FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
+    FEATURES, CLASSES, RIDGES, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
     BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
-) = range(15)  # fmt: skip
+) = range(14)  # fmt: skip
 # Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
-# ones, and from where on they are not in the sums yet; rows kept, and how many of them the sums
-# of certified classes hold already; the round of the next refresh; the mode that rows are
-# expanded at; refreshes so far. One more is unused.
-T, ROUNDS, POSITION, FLUSHED, N_KEPT, N_PROVEN, NEXT, BEST, REFRESHES = range(15, 24)
-N_COUNTERS = 25
+# ones, and from where on they are not in the sums yet; rows kept; the round of the next refresh;
+# the mode that rows are expanded at; refreshes so far.
+T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES = range(14, 22)
+N_COUNTERS = 22
 N_CONSTANTS = 5
 MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
 
@@ -52,7 +49,6 @@ def _section(name: str, *axes: str | int) -> int:
 CONSTANTS_AT = _section("constants", N_CONSTANTS)
 RIDGES_AT = _section("ridges", "leaders")
 FORGETTING_AT = _section("forgetting", "forgetting", 2)
-CLASSES_AT = _section("classes", "certified")
 RATES_AT = _section("rates", "trackers")
 DECAYING_AT = _section("decaying", "trackers")
 BIASED_AT = _section("biased", "trackers")
@@ -63,15 +59,12 @@ W_AT = _section("W", "inputs", "linear", "classes")
 SQUARES_AT = _section("squares", "inputs", "adaptive", "classes")
 S_AT = _section("S", "sums", "pairs", "products")
 G_AT = _section("G", "sums", "classes", "features")
-TOTALS_AT = _section("totals", "sums", N_TOTALS)
 RECENT_X_AT = _section("recent_x", "recent", "features")
 RECENT_Y_AT = _section("recent_y", "recent", "classes")
 RECENT_W_AT = _section("recent_w", "recent")
-RECENT_NORM_AT = _section("recent_norm", "recent")
 KEPT_X_AT = _section("kept_x", "kept", "features")
 KEPT_Y_AT = _section("kept_y", "kept", "classes")
 KEPT_W_AT = _section("kept_w", "kept")
-KEPT_NORM_AT = _section("kept_norm", "kept")
 SEEN_AT = _section("seen", "inputs")
 ROUND_LOSSES_AT = _section("round_losses", "experts")
 LOGITS_AT = _section("logits", "linear", "classes")
@@ -247,8 +240,8 @@ def _track(memo, plan, x, label, soft, weight):
 
 
 @inner_kernel
-def _put_row(memo, plan, section, at, x, length, label, soft, weight):
-    """Write a row where `rows_of` finds it: x, y, weight and norm in four sections."""
+def _put_row(memo, plan, section, at, x, label, soft, weight):
+    """Write a row where `leaders` finds it: x, y and weight in three sections."""
     d, K = plan[FEATURES], plan[CLASSES]
     x0, y0 = plan[section] + at * d, plan[section + N_ENTRIES] + at * K
     for j in range(d):
@@ -256,7 +249,6 @@ def _put_row(memo, plan, section, at, x, length, label, soft, weight):
     for i in range(K):
         memo[y0 + i] = target(label, soft, i)
     memo[plan[section + 2 * N_ENTRIES] + at] = weight
-    memo[plan[section + 3 * N_ENTRIES] + at] = length
 
 
 @kernel
@@ -298,18 +290,15 @@ def _learn(memo, plan, folklore_p, x, label, soft, weight):
     _track(memo, plan, x, label, soft, weight)
     memo[plan[SEEN_AT] + d] = 0.0
     # Put the row among the recent ones, and among the kept ones while there is room.
-    square = 0.0
-    for j in range(d):
-        square += x[j] * x[j]
     due = t >= plan[NEXT] or t & (t - 1) == 0
     if plan[RECENT] > 0:
-        _put_row(memo, plan, RECENT_X_AT, plan[POSITION], x, math.sqrt(square), label, soft, weight)
+        _put_row(memo, plan, RECENT_X_AT, plan[POSITION], x, label, soft, weight)
         plan[POSITION] += 1
         due |= plan[POSITION] >= plan[RECENT]
-    if plan[RIDGES] + plan[CERTIFIED] == 0:
+    if plan[RIDGES] == 0:
         plan[FLUSHED] = plan[POSITION]  # there is nothing to enter
     elif plan[N_KEPT] < plan[KEPT]:
-        _put_row(memo, plan, KEPT_X_AT, plan[N_KEPT], x, math.sqrt(square), label, soft, weight)
+        _put_row(memo, plan, KEPT_X_AT, plan[N_KEPT], x, label, soft, weight)
         plan[N_KEPT] += 1
         plan[FLUSHED] = plan[POSITION]  # rows that are kept do not enter the sums
         due |= plan[N_KEPT] >= plan[CAPACITY]

@@ -11,16 +11,6 @@ _BELOW_1 = np.nextafter(1.0, 0.0)
 
 
 @kernel
-def _best(losses):
-    """Return the action of the least loss, ties to the lowest."""
-    best = 0
-    for a in range(1, losses.shape[0]):
-        if losses[a] < losses[best]:
-            best = a
-    return best
-
-
-@kernel
 def _rest_to(best, P):
     """Give the best action whatever mass the others leave."""
     P[best] = 0.0
@@ -31,11 +21,8 @@ def _rest_to(best, P):
 @kernel
 def squarecb(losses, gamma):
     """Return P_a = 1 / (K + gamma (f_a - f_b)), the rest on the best action b."""
-    K, best = losses.shape[0], _best(losses)
-    P = np.empty(K)
-    for a in range(K):
-        P[a] = 1.0 / (K + gamma * (losses[a] - losses[best]))
-    return _rest_to(best, P)
+    K, best = losses.shape[0], np.argmin(losses)
+    return _rest_to(best, 1.0 / (K + gamma * (losses - losses[best])))
 
 
 @kernel
@@ -44,7 +31,7 @@ def fastcb(losses, gamma):
 
     It explores in proportion to the least loss: hardly at all where some action is sure.
     """
-    K, best = losses.shape[0], _best(losses)
+    K, best = losses.shape[0], np.argmin(losses)
     least = losses[best]
     P = np.empty(K)
     for a in range(K):
@@ -57,13 +44,13 @@ def fastcb(losses, gamma):
 def epsilon_greedy(losses, gamma):
     """Return the best action, with uniform exploration K / (K + gamma) around it."""
     K = losses.shape[0]
-    return _rest_to(_best(losses), np.full(K, 1.0 / (K + gamma)))
+    return _rest_to(np.argmin(losses), np.full(K, 1.0 / (K + gamma)))
 
 
 @kernel
 def softmax_of_gaps(losses, gamma):
     """Return P_a proportional to exp(-gamma (f_a - f_b) / K)."""
-    K, best = losses.shape[0], _best(losses)
+    K, best = losses.shape[0], np.argmin(losses)
     P = np.empty(K)
     for a in range(K):
         P[a] = math.exp(-gamma / K * (losses[a] - losses[best]))

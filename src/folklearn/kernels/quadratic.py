@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
-from folklearn.kernels.evidence import DEPTH, N_TOTALS, n_pairs, n_products
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, add_products, n_pairs, n_products
 from folklearn.kernels.on_torch import Device, back, put
 
 Solve = Callable[[Any], Any]  # right-hand sides to solutions
 
 _MIN_DEVICE_UNKNOWNS = 1500  # below, the CPU is faster: a device waits for each of many steps
-_MAX_NUDGES = 40
+_MAX_SCALED_NUMBERS = 1 << 26  # of rows that a device scales at once
 _BLOCK_UNKNOWNS = 2048  # that a device solves for at once, about
 _MAX_INVERTED_ROWS = 64  # of a matrix that a device inverts in one piece
 
@@ -54,7 +54,7 @@ class Quadratic:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.S, self.G, self.totals))
 
-    def __getitem__(self, index: Any) -> "Quadratic":
+    def __getitem__(self, index: int) -> "Quadratic":
         """Return one of several stacked sums, not copied."""
         return Quadratic(self.S[index], self.G[index], self.totals[index], self.device)
 
@@ -62,6 +62,25 @@ class Quadratic:
         """Return the sum of two sums on the same device."""
         totals = merge_totals(self.totals, other.totals)
         return Quadratic(self.S + other.S, self.G + other.G, totals, self.device)
+
+    def add(self, coefficients: Array, slopes: Array | None, X: Array) -> None:
+        """Add rows X (m, d) with coefficients (m, P) of pairs and slopes (m, K) per unit of x."""
+        if self.device is None:
+            add_products(self.S, *map(np.ascontiguousarray, (coefficients, X)))
+        else:
+            X = self.device.put(X)
+            add_device_products(self.S, self.device.put(coefficients), X)
+        if slopes is not None:
+            self.G[:] += put(self.device, slopes).T @ X
+
+    def add_expanded(self, r: Array, Z: Array, X: Array, weights: Array) -> None:
+        """Add w / 4 sum_i r_i (v_i - m)^2, v the step from logits Z (m, K), m its mean by r."""
+        total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
+        away = Z - (r * Z).sum(axis=1, keepdims=True) / total
+        i, j = np.triu_indices(r.shape[1], 1)
+        coefficients = (0.25 * weights[:, None]) * r[:, i] * (r / total)[:, j]
+        self.add(coefficients, -0.5 * weights[:, None] * r * away, X)
+        self.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
 
     def copy(self) -> "Quadratic":
         """Return a copy."""
@@ -78,14 +97,14 @@ class Quadratic:
             blocks, G = device.put(self.blocks()), device.put(self.G)
             return Quadratic(blocks, G, self.totals.copy(), device)
         rows, columns = (self.device.put(at) for at in np.tril_indices(self.shape[1]))
-        S = back(self.S[:, rows, columns])
+        S = back(self.S[..., rows, columns])
         arrays = Quadratic(S, back(self.G).copy(), self.totals.copy())
         return arrays if device is None else arrays.to(device)
 
     @property
     def shape(self) -> tuple[int, int]:
         """K and d."""
-        K, d = self.G.shape
+        K, d = self.G.shape[-2:]
         return K, d
 
     def blocks(self) -> Any:
@@ -94,13 +113,13 @@ class Quadratic:
             return self.S
         d = self.shape[1]
         rows, columns = np.tril_indices(d)
-        full = np.empty((len(self.S), d, d))
-        full[:, rows, columns] = self.S
-        full[:, columns, rows] = self.S
+        full = np.empty((*self.S.shape[:-1], d, d))
+        full[..., rows, columns] = self.S
+        full[..., columns, rows] = self.S
         return full
 
     def form(self) -> "Form":
-        """Return the quadratic as it is evaluated and solved many times, where that is fastest."""
+        """Return the quadratic as it is evaluated, where that is fastest."""
         if self.device is None:
             return Form(self.blocks(), self.G, self.totals)
         small = np.prod(self.shape) < _MIN_DEVICE_UNKNOWNS
@@ -133,39 +152,20 @@ class Form:
         self._blocks, self.G, self.totals, self.device = blocks, G, totals, device
         self.traces: Array = back(blocks.diagonal(0, 1, 2).sum(1))
 
-    @cached_property
-    def matrix(self) -> Any:
-        """The matrix (Kd, Kd) of the second-order part, class-major."""
-        return matrix(self._blocks, len(self.G), self.device)
-
-    @cached_property
-    def largest(self) -> float:
-        """The largest entry on the diagonal of the matrix."""
-        return float(self.matrix.diagonal().max())
-
     def along(self, differences: Array) -> Array:
         """Return S_ij times a vector each, (P, d)."""
         return back((self._blocks @ put(self.device, differences)[:, :, None])[:, :, 0])
 
-    def solver(self, multipliers: Array) -> Callable[[Array], Array]:
-        """Return the solver of the matrix plus diag(multipliers) (x) I, for (n,) or (n, k).
 
-        A matrix that rounding made indefinite is nudged until it has a factor.
-        """
-        n = len(self.matrix)
-        shifted = self.matrix + 0.0  # a copy
-        diagonal = shifted.reshape(-1)[:: n + 1]
-        diagonal += put(self.device, np.repeat(multipliers, n // len(multipliers)))
-        nudge = 1e-15 * n * max(self.largest, 1e-300)
-        for _ in range(_MAX_NUDGES):
-            solve = factorise(shifted, self.device)
-            if solve is not None:
-                return lambda sides: back(solve(put(self.device, sides.reshape(n, -1)))).reshape(
-                    sides.shape
-                )
-            diagonal += nudge
-            nudge *= 4.0
-        raise LinAlgError("a sum of evidence is not a number any more")
+def add_device_products(S: Any, coefficients: Any, X: Any) -> None:
+    """S (Q, d, d) += for each column of coefficients (m, Q) the sum of c xx' over rows X (m, d)."""
+    Q, d, _ = S.shape
+    rows = max(1, _MAX_SCALED_NUMBERS // (Q * d))
+    flat = S.view(Q * d, d)
+    for start in range(0, len(X), rows):
+        x, c = X[start : start + rows], coefficients[start : start + rows]
+        scaled = (c[:, :, None] * x[:, None, :]).view(len(x), Q * d)
+        flat.addmm_(scaled.T, x)
 
 
 def merge_totals(one: Array, other: Array) -> Array:
@@ -252,6 +252,17 @@ def factorise(M: Any, device: Device | None = None) -> Solve | None:
     except LinAlgError:
         return None
     return lambda sides: np.asarray(cho_solve(factor, sides, check_finite=False))
+
+
+def factorise_near(H: Any, device: Device | None) -> Solve:
+    """Return the solver of a matrix that is nudged, in place, where rounding made it indefinite."""
+    nudge, is_finite = 1e-14, math.isfinite(float(abs(H).sum()))
+    while not is_finite or (solve := factorise(H, device)) is None:
+        if not is_finite or not nudge < 1.0:
+            raise LinAlgError("its sums are no numbers any more")
+        H.reshape(-1)[:: len(H) + 1] *= 1.0 + nudge
+        nudge *= 10.0
+    return solve
 
 
 class DeviceFactor:

@@ -1,21 +1,20 @@
 """The learner without knobs: leaders, trackers and FOLKLORE in fixed share, or a wider backend."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.evidence import KEPT_ROWS
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, Forgetting, Tracker
-from folklearn.learners.base import DEFAULT_B, Learner, WarmStart
+from folklearn.learners.base import Learner, WarmStart
 from folklearn.learners.catalogue import BACKENDS, BLOCKS, PAIRS, WIDE, select_backend
 from folklearn.learners.class_gaussians import ClassGaussians
 from folklearn.learners.folklore import Folklore
-from folklearn.learners.leader import KEPT, RIDGES, ExpertLearner, classes_of
+from folklearn.learners.leader import KEPT, RIDGES, ExpertLearner
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.sparse_sgd import SparseSgd
 
@@ -30,17 +29,15 @@ TRACKERS = (
     Tracker(0.5, adaptive=True, biased=True),
 )
 WORST_CASE = 10.0  # B of FOLKLORE
-_UNCERTIFIED_B = 1e-12  # of evidence that was not collected: it is about no model
 BLOCK_RIDGES = (0.3, 0.03, 0.003)  # of the class blocks
 
 
 class Auto(ExpertLearner):
-    r"""A mixture that needs no B and no learning rate; made by `auto`.
+    r"""A mixture that needs no norm and no learning rate; made by `auto`.
 
-    Experts: leaders at four ridges (`Leader`), one more from which each certificate is
-    expanded, two leaders that forget, gradient descent at constant rates with and without a
-    unit intercept, at a decaying rate, AdaGrad, and `Folklore` for the worst case (chosen with the
-    ten streams of experiments/real_data in view). Fixed share:
+    Experts: leaders at four ridges (`Leader`), two leaders that forget, gradient descent at
+    constant rates with and without a unit intercept, at a decaying rate, AdaGrad, and `Folklore`
+    for the worst case (chosen with the ten streams of experiments/real_data in view). Fixed share:
 
     .. math:: \pi \leftarrow (1 - \alpha_t) \frac{\pi \circ e^{-\ell_t / w_{\max}}}{Z}
         + \frac{\alpha_t}{N}, \qquad \alpha_t = \frac1{t+1}
@@ -50,15 +47,15 @@ class Auto(ExpertLearner):
     time, Folklore, by far the dearest, sooner. Time and memory per round are those of `Leader`,
     and O(N K d).
 
-    Guarantee: regret against every W of row norm at most B is at most
+    Guarantee: regret against every W, its penalty counted, is at most
     ``certificate().regret_bound``, from evidence, whatever the experts do. The loss is at most that
-    of the best expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 14, and up to
+    of the best expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 13, and up to
     the round of retirement for one that has; nothing is known of what it would have done later.
     With ``retire=False`` it holds against all, and `regret_bound` is that of Folklore with these
     nats. See Theorem 2 of docs/theory/evidence.md, also for sequences of experts.
     """
 
-    PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
+    PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight", "certify")
 
     def __init__(
         self,
@@ -66,23 +63,21 @@ class Auto(ExpertLearner):
         n_features: int,
         n_classes: int,
         R: float = 1.0,
-        B: float | Sequence[float] | None = 10.0,
         retire: bool = True,
         max_weight: float = 1.0,
+        certify: bool = True,
         worst_case: bool = True,
         forgetting: bool = True,
         device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
         self.R = validation.positive("R", R)
-        self.classes = classes_of(B)
-        self.B = max(self.classes, default=math.inf)
+        self.certify = bool(certify)
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
         R2 = self.R**2
         spec = ExpertSpec(
             tuple(ridge * R2 for ridge in RIDGES),
-            self.classes,
             tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING if forgetting),
             tuple(t._replace(rate=t.rate / (self.R if t.adaptive else R2)) for t in TRACKERS),
             folklore=worst_case,
@@ -98,7 +93,7 @@ class Auto(ExpertLearner):
         """Return a learner with room for more features and classes, see `Learner.grown`.
 
         Beyond the sizes of its backend it is what `auto` returns there, begun where this one
-        stands; its certificate is then of first order, for classes up to the B of this one.
+        stands; its certificate is then of first order.
         """
         sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
         backend = select_backend(**sizes, device=self._device)
@@ -115,19 +110,18 @@ class Auto(ExpertLearner):
         moved = auto(**{word: self._word(word) for word in self.PARAMS}, backend=backend)
         if not self.n_rounds:
             return moved
-        evidence = Evidence(**self._sizes, B=_UNCERTIFIED_B)
-        if self.classes:
-            evidence = self.evidence(B=self.B)
-        past = LinearEvidence.tangent_to(evidence)
+        past = LinearEvidence(**self._sizes)  # of no row, which is below any loss
+        if self._evidence is not None:
+            past = LinearEvidence.tangent_to(self._evidence)
         moved._begin(WarmStart(self.coef(), self.curvature(), past, self.loss, self.n_rounds))
         return moved
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with |x| at most R and unit weights.
 
-        Infinity without Folklore, if experts may retire, or for classes larger than Folklore's.
+        Against models of row norms at most 10 / R. Infinity without Folklore, or if it may retire.
         """
-        if self._folklore is None or self.retire or self.B > self._folklore.B:
+        if self._folklore is None or self.retire:
             return math.inf
         nats = math.log(self._state.spec.n_experts) + math.log(max(n_rounds, 1))
         return self._folklore.regret_bound(n_rounds) + self.max_weight * nats
@@ -137,8 +131,9 @@ class Auto(ExpertLearner):
         if backend != PAIRS:
             smallest = auto(n_features=1, n_classes=2, backend=backend)
             return smallest.expected_bytes(n_features, n_classes)
-        sums = 1 + len(self.classes) + len(FORGETTING)
-        inner = ((n_classes - 1) * n_features) ** 2 + KEPT * (n_features + n_classes)
+        sums = 1 + self.certify + len(FORGETTING)
+        inner = ((n_classes - 1) * n_features) ** 2
+        inner += (KEPT + self.certify * KEPT_ROWS) * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + inner))
 
 
@@ -147,14 +142,14 @@ def auto(
     n_features: int,
     n_classes: int,
     R: float = 1.0,
-    B: float | Sequence[float] | None = 10.0,
     retire: bool = True,
     max_weight: float = 1.0,
+    certify: bool = True,
     worst_case: bool = True,
     backend: str | None = None,
     device: str | None = None,
 ) -> Learner:
-    """Return the learner to use if nothing else is known: it needs no B and no learning rate.
+    """Return the learner to use if nothing else is known: it needs no norm and no learning rate.
 
     The size decides what it is (`folklearn.learners.catalogue`), and its `repr` says so:
 
@@ -166,17 +161,17 @@ def auto(
     wide     everything else, and sparse rows       `SparseSgd`
     =======  =====================================  ===============================================
 
-    All of them have a certificate. `certificate` speaks of B = 10 unless told otherwise.
+    All of them have a certificate, about every linear model, its penalty (C = 1) counted.
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
     R : typical norm of x, which should be about 1 for the defaults to make sense.
-    B : largest row norm of the models that certificates speak of, or several: in the first
-        backend one sum of evidence each, in the others every B can be asked about.
     retire : stop dear experts that carry no weight; what is lost by it is said in `Auto`, `Mixture`
         and `SparseSgd`. With False none stops.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
+    certify : in the first backend, collect evidence for `certificate`; in the others it costs
+        nothing and is always there.
     worst_case : in the first backend, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.
     backend : "pairs", "blocks" or "wide", to decide otherwise than by size.
@@ -194,7 +189,7 @@ def auto(
     >>> P.shape, bool((P.argmax(axis=1) == y).mean() > 0.6), model.certificate().valid
     ((600, 3), True, True)
     >>> auto(n_features=10**6, n_classes=20)
-    SparseSgd(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
+    SparseSgd(n_features=1000000, n_classes=20, R=1.0, retire=True, max_weight=1.0)
     """
     sizes: dict[str, Any] = {
         "n_features": validation.count("n_features", n_features, 1),
@@ -211,21 +206,18 @@ def auto(
         return Auto(
             **sizes,
             R=R,
-            B=B,
             retire=retire,
             max_weight=max_weight,
+            certify=certify,
             worst_case=worst_case and fits,
             forgetting=fits,
             device=device,
         )
-    spoken_of = (*classes_of(B), DEFAULT_B)[0]
-    wide = SparseSgd(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
+    wide = SparseSgd(**sizes, R=R, retire=retire, max_weight=max_weight)
     if chosen == WIDE:
         return wide
     blocks = [ClassGaussians(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
-    return Mixture(
-        [*blocks, wide], share=True, retire=retire, max_weight=max_weight, spoken_of=spoken_of
-    )
+    return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)
 
 
 def lane_taken(learner: Learner) -> str:

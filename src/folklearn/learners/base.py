@@ -7,7 +7,6 @@ raw rows, an agent) call the methods with an underscore.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -21,7 +20,7 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS
 from folklearn.progress import Progress, Report, report_progress
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 from folklearn.validation import Rows
 
@@ -42,7 +41,6 @@ class WarmStart(NamedTuple):
     n_rounds: int
 
 
-DEFAULT_B = 10.0  # the class that certificates of first order are about when none is named
 _MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning
 _CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 
@@ -59,7 +57,7 @@ class Learner(Serializable, ABC):
     n_features, n_classes : sizes of the problem, d and K.
     max_weight : largest sample weight that it accepts.
     max_certified_weight : above this a weight voids the certificate.
-    B : largest row norm of the models that a certificate covers, if there is one.
+    B : largest row norm of the models that it competes with, of learners for a class of the paper.
     R : the norm of x up to which `regret_bound` holds.
     takes_sparse : whether it learns from sparse contexts; if not they are made dense, a chunk at
         a time.
@@ -261,28 +259,14 @@ class Learner(Serializable, ABC):
         """Return about how much memory the state of such a learner takes at other sizes."""
         return 8 * n_classes * n_features
 
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+    def certificate(self, W: ArrayLike | None = None) -> Certificate:
         """Return a certificate that is not valid, and says why: nothing is proven here."""
-        return Certificate(
-            loss=math.nan,
-            regret_bound=math.inf,
-            B=self.B if B is None else validation.positive("B", B),
-            n_rounds=self.n_rounds,
-            valid=False,
-            reason=f"{type(self).__name__} proves nothing about other models",
-        )
-
-    def covers(self, B: float) -> bool:
-        """Whether `certificate` can speak of models of row norm up to B."""
-        return self.B >= B / (1.0 + 1e-9)
+        reason = f"{type(self).__name__} proves nothing about other models"
+        return Certificate(math.nan, math.inf, self.n_rounds, valid=False, reason=reason)
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the linear model that it is, or leans on most."""
         raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")
-
-    def expansion_point(self) -> Array:
-        """Return the weights (K, d) at which evidence about linear models is tight: `coef`."""
-        return self.coef()
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""
@@ -319,26 +303,17 @@ class Learner(Serializable, ABC):
 
 
 class FirstOrderCertified(Learner):
-    """A learner whose rounds leave planes below the losses: a certificate for any B.
+    """A learner whose rounds leave planes below the losses: a certificate of first order.
 
     `_totals` begins with those of the evidence, and `_planes` returns its sums.
     """
 
-    COUNTERS = ("_first_classes",)
-    UNBOUNDED = ("limit",)
     _totals: Array
     loss: Any  # total (weighted) loss so far
-
-    def _start_evidence(self, n_totals: int) -> None:
-        self._first_classes = self.n_classes
-        self._totals = np.zeros(n_totals)
-        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
 
     def _begin_evidence(self, start: WarmStart) -> None:
         self._totals[:N_TOTALS] = start.past._totals
         self._totals[ROUNDS] = start.n_rounds
-        self._limit[:] = start.past.largest_B
-        self._first_classes = start.past._first_classes
 
     @abstractmethod
     def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
@@ -348,47 +323,18 @@ class FirstOrderCertified(Learner):
     def n_rounds(self) -> int:
         return int(self._totals[ROUNDS])
 
-    def covers(self, B: float) -> bool:
-        """Whether `certificate` can speak of a class: of any, unless it took over."""
-        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
+    def evidence(self) -> LinearEvidence:
+        """Return the evidence of all rounds so far, to be merged or sent."""
+        return LinearEvidence.of(*self._planes(), n_features=self.n_features)
 
-    def evidence(self, *, B: float | None = None) -> LinearEvidence:
-        """Return the evidence of all rounds so far, to be merged or sent, for any B."""
-        default = self.B if math.isfinite(self.B) else DEFAULT_B
-        return LinearEvidence.of(
-            *self._planes(),
-            n_features=self.n_features,
-            B=default if B is None else validation.positive("B", B),
-            first_classes=self._first_classes,
-            limit=float(self._limit[0]),
-        )
-
-    def evidence_of(self, rows: Rows) -> LinearEvidence:
-        """Return the evidence of checked rows, expanded at what is predicted now."""
-        evidence = LinearEvidence(**self._sizes, B=self.B)
-        evidence._add_planes(rows, self._predict_rows(rows.X, rows.norms))
-        return evidence
-
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for a class, of any B, or for one W (K, d)."""
-        validation.comparators(W, B, math.inf, self.n_classes, self.n_features)
-        evidence = self.evidence(B=B)
-        norm = evidence.B if W is None else validation.longest_row(W)
-        if self.covers(norm):
-            return evidence.certificate(self.loss, W, B=B)
-        reason = f"the first rounds were certified up to B = {self._limit[0]:g}, not {norm:g}"
-        return replace(super().certificate(B=norm), loss=self.loss, reason=reason)
+    def certificate(self, W: ArrayLike | None = None) -> Certificate:
+        """Return the certificate for every linear model, or for one W (K, d)."""
+        return self.evidence().certificate(self.loss, W)
 
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
         larger = super()._larger(n_features, n_classes)
-        larger._totals[:], larger._limit[:] = self._totals, self._limit
-        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
+        larger._totals[:] = self._totals
         return larger
-
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError(f"a {record.kind} state has a bad number of first classes")
 
 
 def rows_to_review(n_rounds: int, first: int) -> int:

@@ -47,9 +47,9 @@ class ClassGaussians(FirstOrderCertified):
 
     Time O(d^2 K) and memory 4 d^2 K bytes.
 
-    Guarantee: none in advance. Live: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, for any B, whatever the learner does. It is evidence of first
-    order (docs/theory/large-problems.md): looser than that of `Leader`.
+    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``, whatever the learner does. It is evidence of first order
+    (docs/theory/large-problems.md): looser than that of `Leader`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ClassGaussians(FirstOrderCertified):
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "R")
-    ARRAYS = ("W", "P", "G", "totals", "limit")
+    ARRAYS = ("W", "P", "G", "totals")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -91,7 +91,7 @@ class ClassGaussians(FirstOrderCertified):
         self._size(n_features, n_classes)
         self.ridge = validation.positive("ridge", ridge)
         self.R = validation.positive("R", R)
-        self._start_evidence(N_BLOCK_TOTALS)
+        self._totals: Array = np.zeros(N_BLOCK_TOTALS)
         d, K = self.n_features, self.n_classes
         # Classes come last: every loop of a round runs over them.
         self._W: Array = np.zeros((d, K))

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
+_DEFAULT_NORM = 10.0  # of models that `certificate_at_norm` is about
 
 
 class SecondOrderLearner(Learner):
@@ -293,3 +295,18 @@ class Folklore(SecondOrderLearner):
         return bounds.folklore(
             n_rounds, **self._sizes, B=self.B, R=self.R, lam=self.lam, gamma=self.gamma
         )
+
+
+def certificate_at_norm(learner: Learner, B: float | None = None) -> Certificate:
+    """Return what a learner proves about models of row norm at most B, without a penalty.
+
+    By default B is that of its class; of a learner that proves something about all models, 10.
+    """
+    if isinstance(learner, SecondOrderLearner):
+        return learner.certificate(B=B)
+    proven = learner.certificate()
+    norm = (proven.B or _DEFAULT_NORM) if B is None else validation.positive("B", B)
+    if proven.B is not None:
+        return replace(proven, B=min(norm, proven.B))
+    bound = proven.loss - proven.at_norm(math.sqrt(learner.n_classes) * norm)
+    return replace(proven, regret_bound=bound, C=None, B=norm, penalty=0.0)

@@ -4,7 +4,6 @@
 evidence.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -14,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array, softmax
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.evidence import KEPT_ROWS, Evidence
 from folklearn.kernels import experts as panel
 from folklearn.kernels import leaders
 from folklearn.kernels.blas import OWN, device_named, threads_for
@@ -49,15 +48,16 @@ class ExpertLearner(Learner):
     A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
     losses, trackers take a gradient step, and the row waits to enter the sums of evidence. When
     something is due (`_settle`) rows enter the sums, leaders are refreshed from them by Newton
-    steps, room for rows is made, and experts retire.
+    steps, room for rows is made, and experts retire. What all rows prove about linear models is
+    collected beside them, in `Evidence`.
     """
 
-    COUNTERS = ("_first_classes",)
-    STATE: ClassVar = {"_folklore": Folklore}
+    STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
 
-    classes: tuple[float, ...]  # B of every class that is certified
+    certify: bool
     _state: ExpertState
     _folklore: Folklore | None
+    _evidence: Evidence | None  # of all rows, where they are certified
     _sums: ExpertSums | None = None  # on a device, if they are not in the state
     _awaited: Device | None = None  # where the sums go once there are many rows
 
@@ -65,8 +65,8 @@ class ExpertLearner(Learner):
         self, spec: ExpertSpec, folklore: Folklore | None = None, device: str | None = None
     ) -> None:
         self._awaited = device_named(device)
-        self._first_classes = self.n_classes
         self._folklore = folklore
+        self._evidence = Evidence(**self._sizes) if self.certify and spec.ridges else None
         self._state = self._make_state(spec)
         self._go()
 
@@ -98,6 +98,7 @@ class ExpertLearner(Learner):
         """
         target = device_named(device)
         if target != self._device:
+            self._move_evidence(OWN)
             self._state, self._sums, self._awaited = self._whole_state(), None, target
             self._go()
         return self
@@ -112,8 +113,13 @@ class ExpertLearner(Learner):
         is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
         if self._awaited is None or is_young:
             return
+        self._move_evidence(self._awaited.name)
         self._sums, self._awaited = ExpertSums.of(self._awaited, state), None
         self._state = state.like(room=state.spec.kept, whole=False)
+
+    def _move_evidence(self, device: str) -> None:
+        if self._evidence is not None:
+            self._evidence = self._evidence.to(device)
 
     def _whole_state(self) -> ExpertState:
         """Return a copy of the state that has its sums, wherever they are."""
@@ -153,8 +159,12 @@ class ExpertLearner(Learner):
         state, folklore = self._state, self._folklore
         folklore_p = _NO_FOLKLORE if folklore is None else folklore._predict(x)
         loss, is_due = panel.learn(state.memo, state.plan, folklore_p, x, label, soft, weight)
-        if folklore is not None and loss == loss:
+        if loss != loss:
+            return float(loss)
+        if folklore is not None:
             folklore._learn(x, label, soft, weight)
+        if self._evidence is not None:
+            self._evidence._append(x, label, soft, weight)
         if is_due:
             with threads_for(self.n_classes * self.n_features):
                 self._settle()
@@ -175,7 +185,8 @@ class ExpertLearner(Learner):
             while start < len(P):
                 state, rest = self._state, rows.of(slice(start, None)) if start else rows
                 if self._sums is not None and state.spec.only_leaders:
-                    predicted = self._sums.run(state, *rest)
+                    X, _, labels, soft, weights = rest
+                    predicted = self._sums.run(state, X, labels, soft, weights)
                     done, is_due = len(predicted), False
                     P[start : start + done] = predicted
                 else:
@@ -191,6 +202,8 @@ class ExpertLearner(Learner):
                 start += done
                 if is_due:
                     self._settle()
+        if self._evidence is not None:
+            self._evidence._add(rows)
 
     def _settle(self) -> None:
         """Do what is due: rows enter sums, leaders are refreshed, room is made, experts retire."""
@@ -214,9 +227,6 @@ class ExpertLearner(Learner):
     def n_rounds(self) -> int:
         return int(self._state.plan[panel.ROUNDS])
 
-    def _word(self, word: str) -> Any:
-        return (list(self.classes) or None) if word == "B" else super()._word(word)
-
     @property
     def loss(self) -> float:
         """The total (weighted) loss so far."""
@@ -234,10 +244,6 @@ class ExpertLearner(Learner):
         n_leaders = len(self._state.spec.numbers["leaders"])
         return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
 
-    def expansion_point(self) -> Array:
-        """Return the weights (K, d) of the leader that is steered into the first class."""
-        return self._state.model(len(self._state.spec.ridges)) if self.classes else self.coef()
-
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
         ridges = self._state.spec.ridges
@@ -246,104 +252,56 @@ class ExpertLearner(Learner):
         best = int(np.argmin(self._state["losses"][: len(ridges)]))
         return ridges[best], self._state.model(best)
 
-    def evidence(self, *, B: float | None = None) -> Evidence:
-        """Return the evidence for the least class that covers B, to be merged or sent.
+    def evidence(self) -> Evidence:
+        """Return a copy of the evidence of all rounds so far, to be merged or sent."""
+        if self._evidence is None:
+            raise InvalidInputError(self._why_unproven())
+        return self._evidence._copy()
 
-        Rows that are held as rows are expanded where that proves most.
-        """
-        covered = self.classes[0] if B is None else validation.positive("B", B)
-        able = [each for each in self.classes if each >= covered / (1.0 + 1e-9)]
-        if not able:
-            raise InvalidInputError(self._why_uncovered(covered))
-        place, state = self.classes.index(min(able)), self._state.like()
-        evidence = Evidence.of(
-            self._flush(state).quadratic(1 + place),
-            B=self.classes[place],
-            first_classes=self._first_classes,
-        )
-        rows = _kept_rows(state, first=int(state.plan[panel.N_PROVEN]))
-        if not len(rows.X):
-            return evidence
-        W = state.model(len(state.spec.ridges) + place)
-        return evidence._with(rows, W, B=min(covered, evidence.B))
-
-    def _flush(self, state: ExpertState) -> ExpertState | ExpertSums:
-        """Let the rows that wait in a copy of the state enter the sums; return what has these."""
-        if self._sums is not None:
-            sums = self._sums.copy()
-            sums.flush(state)
-            return sums
-        with threads_for(self.n_classes * self.n_features):
-            leaders.flush(state.memo, state.plan)
-        return state
+    def _why_unproven(self) -> str:
+        if self.certify:
+            return "a learner that forgets proves nothing about the past: have one without memory"
+        return "no evidence was collected: construct the learner with certify=True"
 
     def curvature(self) -> Array:
         """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
         state = self._whole_state()
-        sums, rows = state.quadratic(0), _kept_rows(state)
-        W = state.model(int(state.plan[panel.BEST]))
+        kept = slice(int(state.plan[panel.N_KEPT]))
+        rows = (state[f"kept_{part}"][kept] for part in ("x", "y", "w"))
+        sums, W = state.quadratic(0), state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
             leaders.flush(state.memo, state.plan)
-            leaders.add_expanded(*sums, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
+            leaders.add_expanded(sums.S, sums.G, W, *rows)
         K, d = self.n_classes, self.n_features
         classes = np.zeros((K, d, d))
         for i, j, block in zip(*np.triu_indices(K, 1), sums.blocks(), strict=True):
             classes[[i, j]] += 2.0 * block
         return classes
 
-    def evidence_of(self, rows: Rows) -> Evidence:
-        """Return the evidence of checked rows for the largest class, expanded at `coef`."""
-        evidence = Evidence(**self._sizes, B=self.B, device=self.device)
-        evidence._add(rows, self.coef())
-        return evidence
-
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for a class, or for one W (K, d), from the evidence so far.
-
-        Without B it speaks of the first class that was declared.
-        """
-        asked = None if B is None else validation.positive("B", B)
-        if W is not None:
-            validation.comparators(W, B, math.inf, self.n_classes, self.n_features)
-            asked = max(validation.longest_row(W), 1e-15)
-        if not self.classes or not self.covers(asked or 0.0):
-            reason = self._why_uncovered(asked)
-            return replace(super().certificate(B=asked), loss=self.loss, reason=reason)
-        evidence = self.evidence(B=asked)
-        proven = evidence.certificate(self.loss, W, B=None if W is not None else asked)
-        return replace(proven, n_rounds=self.n_rounds)  # those of weight 0 included
-
-    def _why_uncovered(self, B: float | None) -> str:
-        if not self.classes:
-            return "no evidence was collected: construct the learner with B, and without memory"
-        classes = ", ".join(f"{each:g}" for each in self.classes)
-        return (
-            f"B = {B:g} is larger than the classes for which evidence is collected (B = "
-            f"{classes}): construct the learner with that B"
-        )
+    def certificate(self, W: ArrayLike | None = None) -> Certificate:
+        """Return the certificate for every linear model, or for one W (K, d)."""
+        if self._evidence is not None:
+            return self._evidence.certificate(self.loss, W)
+        return replace(super().certificate(W), loss=self.loss, reason=self._why_unproven())
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
-        """Return a learner with room for more features and classes, see `Learner.grown`.
-
-        For certificates past rows remain rows among fewer classes.
-        """
+        """Return a learner with room for more features and classes, see `Learner.grown`."""
         sizes = self._larger_sizes(n_features, n_classes)
         larger = self._larger(**sizes)
         state = self._whole_state()
         with threads_for(self.n_classes * self.n_features):
             leaders.flush(state.memo, state.plan)
-            if larger.n_classes > self.n_classes:
-                leaders.prove_kept(state.memo, state.plan)
         larger._state = state.like(d=larger.n_features, K=larger.n_classes)
-        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         larger._folklore = None if self._folklore is None else self._folklore.grown(**sizes)
+        larger._evidence = None if self._evidence is None else self._evidence.grown(**sizes)
         return larger.to(self.device)
 
     @property
     def n_bytes(self) -> int:
         folklore = 0 if self._folklore is None else self._folklore.n_bytes
         sums = 0 if self._sums is None else self._sums.n_bytes
-        return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums
+        evidence = 0 if self._evidence is None else self._evidence.n_bytes
+        return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums + evidence
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state if self._sums is None else self._whole_state()
@@ -364,30 +322,19 @@ class ExpertLearner(Learner):
         )
         n_saved = len(record.part("memo", (None,)))
         self._state = self._make_state(spec, room=record.count("room"), n_saved=n_saved)
-        self._folklore = None
+        is_certified = self._evidence is not None
+        self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        inner: Learner | None = self._folklore
-        fits = spec.folklore == (inner is not None) and (inner or self)._sizes == self._sizes
-        if not (fits and self._first_classes >= 2 and self._state.is_consistent(fresh)):
-            raise StateFileError("the panel of a state does not fit its sizes")
-
-
-def _kept_rows(state: ExpertState, first: int = 0) -> Rows:
-    """Return the rows that are held as rows, with their targets as soft labels."""
-    some = slice(first, int(state.plan[panel.N_KEPT]))
-    x, norms, y, w = (state[f"kept_{part}"][some] for part in ("x", "norm", "y", "w"))
-    return Rows(x, norms, np.full(len(x), -1), y, w)
-
-
-def classes_of(B: float | Sequence[float] | None) -> tuple[float, ...]:
-    """Return the classes to be certified: none, one, or several."""
-    if B is None:
-        return ()
-    classes = tuple(validation.positive("B", b) for b in (B if isinstance(B, Sequence) else (B,)))
-    if len(set(classes)) != len(classes):
-        raise InvalidInputError(f"B names a class twice: {classes}")
-    return classes
+        parts: list[tuple[Any, bool]] = [
+            (self._folklore, spec.folklore),
+            (self._evidence, is_certified),
+        ]
+        for part, is_there in parts:
+            if (part is not None) != is_there or (is_there and part._sizes != self._sizes):
+                raise record.error("has a part that does not fit its sizes")
+        if not self._state.is_consistent(fresh):
+            raise record.error("has a panel that does not fit its sizes")
 
 
 class Leader(ExpertLearner):
@@ -405,9 +352,10 @@ class Leader(ExpertLearner):
     by their losses (Bayes). Modes are refreshed after every twentieth more of rounds (tenth,
     later, and for many unknowns), by two damped Newton steps: O(ln T) refreshes.
 
-    Time (K d)^2 flops a round and O((K d)^3) a refresh; memory 4 (K d)^2 bytes and the kept rows.
+    Time (K d)^2 flops a round and O((K d)^3) a refresh; memory 4 (K d)^2 bytes and the kept rows,
+    and as much again for `Evidence`.
 
-    Guarantee: none in advance. Live: regret against every W of row norm at most B is at most
+    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
     ``certificate().regret_bound``, whatever the learner does.
 
     Parameters
@@ -415,12 +363,11 @@ class Leader(ExpertLearner):
     n_features, n_classes : sizes of the problem.
     ridges : :math:`\lambda` of every leader, positive, for contexts of norm R.
     R : typical norm of x, positive; ridges are multiplied by R^2.
-    B : largest row norm of the models that `certificate` speaks of, or several, each of which
-        costs a sum more; None collects no evidence.
     kept : rows that keep their true loss, at least 1.
     memory : rounds after which a row counts 1/e, at least 1; a learner that forgets collects no
         evidence. By default none is forgotten.
     max_weight : largest sample weight that will occur, positive.
+    certify : collect evidence about all linear models, C = 1 (`Evidence`), for `certificate`.
     device : where the sums are and leaders are refreshed: "cpu", the default, or a device of
         PyTorch such as "cuda" (extra ``gpu``), with results that agree to rounding. It is worth
         while from about a thousand weights, K d, on; see `to`.
@@ -439,7 +386,7 @@ class Leader(ExpertLearner):
     docs/theory/evidence.md; Spiegelhalter and Lauritzen (1990) for the quadratics.
     """
 
-    PARAMS = ("n_features", "n_classes", "ridges", "R", "B", "kept", "memory", "max_weight")
+    PARAMS = ("n_features", "n_classes", "ridges", "R", "kept", "memory", "max_weight", "certify")
 
     def __init__(
         self,
@@ -448,10 +395,10 @@ class Leader(ExpertLearner):
         n_classes: int,
         ridges: Sequence[float] = RIDGES,
         R: float = 1.0,
-        B: float | Sequence[float] | None = 10.0,
         kept: int = KEPT,
         memory: int | None = None,
         max_weight: float = 1.0,
+        certify: bool = True,
         device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
@@ -460,18 +407,17 @@ class Leader(ExpertLearner):
         self.kept = validation.count("kept", kept, 1)
         self.memory = None if memory is None else validation.count("memory", memory, 1)
         self.max_weight = validation.positive("max_weight", max_weight)
-        self.classes = () if self.memory is not None else classes_of(B)
-        self.B = max(self.classes, default=math.inf)
-        if not (self.ridges or self.classes):
-            raise InvalidInputError("a leader needs a ridge, or a B to collect evidence for")
+        self.certify = bool(certify)
+        if not self.ridges:
+            raise InvalidInputError("a leader needs a ridge")
         scaled = tuple(ridge * self.R**2 for ridge in self.ridges)
-        spec = ExpertSpec(scaled, self.classes, kept=self.kept, share=False, unit=self.R)
+        spec = ExpertSpec(scaled, kept=self.kept, share=False, unit=self.R)
         if self.memory is not None:
             forgetting = tuple(Forgetting(ridge, self.memory) for ridge in scaled)
             spec = spec._replace(ridges=(), forgetting=forgetting)
         self._start(spec, device=device)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        sums = 1 + len(self.classes)
-        rows = self.kept * (n_features + n_classes)
+        sums = 1 + self.certify
+        rows = (self.kept + self.certify * KEPT_ROWS) * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + rows))

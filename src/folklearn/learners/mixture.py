@@ -1,6 +1,7 @@
 """Mixtures of learners: as good as the best of them, or as the best sequence of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,9 @@ from folklearn import utils, validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
+from folklearn.evidence.lower_bound import round_loss_up
 from folklearn.kernels.experts import weigh_rounds
 from folklearn.learners.base import (
-    DEFAULT_B,
     Learner,
     WarmStart,
     check_is_learner,
@@ -60,9 +61,8 @@ class Mixture(Learner):
     share : let every round give each expert a share of all weights.
     retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best
         and lost more than it in the last half of the rounds, at rounds 1024, 2048, ...; the
-        expert with the best certificate for `spoken_of` is always kept.
+        expert with the best certificate is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
-    spoken_of : row norm of the models that `certificate` speaks of if it is not told.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Mixture(Learner):
     "Tracking the best expert", for ``share``.
     """
 
-    PARAMS = ("share", "retire", "max_weight", "spoken_of")
+    PARAMS = ("share", "retire", "max_weight")
     CHILDREN = ("experts",)
     COUNTERS = ("_n_rounds",)
     ARRAYS = ("weights", "losses", "reviewed", "totals")
@@ -92,9 +92,8 @@ class Mixture(Learner):
         share: bool = False,
         retire: bool = True,
         max_weight: float = 1.0,
-        spoken_of: float = DEFAULT_B,
     ) -> None:
-        self._start(experts, share, retire, max_weight, spoken_of)
+        self._start(experts, share, retire, max_weight)
         for i, expert in enumerate(self.experts):
             # What an expert proves must be about the rounds of the mixture, each learned once.
             if any(expert is earlier for earlier in self.experts[:i]):
@@ -106,12 +105,7 @@ class Mixture(Learner):
                 )
 
     def _start(
-        self,
-        experts: Sequence[Learner],
-        share: bool,
-        retire: bool,
-        max_weight: float,
-        spoken_of: float,
+        self, experts: Sequence[Learner], share: bool, retire: bool, max_weight: float
     ) -> None:
         self.experts = list(experts)
         if not self.experts:
@@ -127,7 +121,6 @@ class Mixture(Learner):
         self.share = bool(share)
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
-        self.spoken_of = validation.positive("spoken_of", spoken_of)
         n = len(self.experts)
         self._weights: Array = np.full(n, 1.0 / n)
         self._losses: Array = np.zeros(n)  # weighted; infinite for a retired expert
@@ -239,41 +232,43 @@ class Mixture(Learner):
         limit = _HOPELESS if self._n_rounds < _SETTLED_ROUNDS else _HOPELESS_LATER
         hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
         hopeless &= ~self._worth_keeping(hopeless, self._weights[alive])
-        proven = [offer.best_linear_at_least for offer in self._offers(None, self.spoken_of)]
-        if max(proven) > -np.inf:
-            hopeless[int(np.argmax(proven))] = False
+        if (best := self._best_offer()) is not None:
+            hopeless[best[0]] = False
         self._losses[alive[hopeless]] = np.inf
         self._normalise_weights()
         self._find_survivors()
 
-    def _offers(self, W: ArrayLike | None, B: float) -> list[Certificate]:
-        """Return what every survivor proves about W, or about all of row norm at most B."""
-        asked = B if W is None else None
-        return [
-            expert.certificate(W, B=asked) if expert.covers(B) else Learner.certificate(expert)
-            for expert in self._survivors
-        ]
+    def _best_offer(self, W: ArrayLike | None = None) -> tuple[int, Certificate] | None:
+        """Return which survivor proves most about all linear models, or about W, and what.
 
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+        A bound for every model, with its penalty, goes before one for a norm, and that for the
+        largest norm before others: only bounds of one kind are compared.
+        """
+        longest = 0.0
+        if W is not None:
+            W = validation.model("W", W, self.n_classes, self.n_features)
+            longest = validation.longest_row(W) / (1.0 + 1e-9)
+        offers = [
+            (i, expert.certificate(W))
+            for i, expert in enumerate(self._survivors)
+            if longest <= expert.B
+        ]
+        able = [offer for offer in offers if offer[1].valid]
+        return max(able, key=lambda offer: _rank(offer[1], W is None), default=None)
+
+    def certificate(self, W: ArrayLike | None = None) -> Certificate:
         """Return the best certificate of the surviving certified experts, for the mixture.
 
-        What an expert proves about the loss of other models holds for the mixture too. The class
-        is all W of row norm at most ``B``, `spoken_of` by default; for one W it is W.
+        What an expert proves about the loss of other models holds for the mixture too: for every
+        linear model, or for those of the largest B if no expert has such a proof, or for one W.
         """
-        asked = self.spoken_of if W is None and B is None else B
-        covered, _ = validation.comparators(W, asked, np.inf, self.n_classes, self.n_features)
-        covered = covered if W is None else validation.longest_row(W)
-        offers = [offer for offer in self._offers(W, covered) if offer.valid]
-        floor = max((offer.best_linear_at_least for offer in offers), default=-np.inf)
-        return Certificate(
-            loss=float(self._totals[_LOSS]),
-            regret_bound=float(self._totals[_LOSS] - floor),
-            B=covered,
-            n_rounds=self._n_rounds,
-            valid=bool(offers),
-            reason="" if offers else f"no surviving expert certifies B={covered:g}",
-            scope="; ".join(sorted({offer.scope for offer in offers} - {""})),
-        )
+        best, loss = self._best_offer(W), float(self._totals[_LOSS])
+        if best is None:
+            reason = "no surviving expert has a certificate"
+            return Certificate(loss, np.inf, self._n_rounds, valid=False, reason=reason)
+        floor = round_loss_up(loss, self._n_rounds) - best[1].best_linear_at_least
+        proven = replace(best[1], loss=loss, regret_bound=floor, n_rounds=self._n_rounds)
+        return proven if W is None else replace(proven, B=None)
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the surviving expert with the least loss so far."""
@@ -315,6 +310,12 @@ class Mixture(Learner):
         larger._normalise_weights()
         larger._find_survivors()
         return larger
+
+
+def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
+    """Return what certificates are compared by: their kind, then their bound."""
+    B = (proven.B or 0.0) if is_about_all else 0.0
+    return proven.C is not None, B, proven.best_linear_at_least
 
 
 def _mix(expert_P: Array, weights: Array) -> Array:

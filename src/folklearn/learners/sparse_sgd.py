@@ -75,9 +75,9 @@ class SparseSgd(FirstOrderCertified):
     Time O(E K) a value that is not 0, E = 8 at first, mostly 4 or 5 later. Memory 8 E (K + 1)
     bytes for every column that occurred; d itself costs nothing, and may be 2^62.
 
-    Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, for any B. It is of first order (`LinearEvidence`), looser than
-    that of `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
+    Guarantee: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``. It is of first order (`LinearEvidence`), looser than that of
+    `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
     that of the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one
     that has, this holds up to its retirement, and with ``retire=False`` none retires.
 
@@ -85,7 +85,6 @@ class SparseSgd(FirstOrderCertified):
     ----------
     n_features, n_classes : sizes of the problem.
     R : typical norm of x.
-    B : row norm of the models that `certificate` speaks of if it is not told.
     retire : stop experts that are hopeless.
     max_weight : largest sample weight that will occur; a row of that weight counts as 1.
 
@@ -106,8 +105,8 @@ class SparseSgd(FirstOrderCertified):
     See docs/theory/large-problems.md.
     """
 
-    PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
-    ARRAYS = ("experts", "standing", "mixture", "totals", "limit")
+    PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight")
+    ARRAYS = ("experts", "standing", "mixture", "totals")
     takes_sparse = True
 
     def __init__(
@@ -116,7 +115,6 @@ class SparseSgd(FirstOrderCertified):
         n_features: int,
         n_classes: int,
         R: float = 1.0,
-        B: float = 10.0,
         retire: bool = True,
         max_weight: float = 1.0,
     ) -> None:
@@ -124,10 +122,9 @@ class SparseSgd(FirstOrderCertified):
         if self.n_features > _MAX_FEATURES:
             raise InvalidInputError(f"n_features is {n_features}; expected at most 2^62")
         self.R = validation.positive("R", R)
-        self.B = validation.positive("B", B)
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
-        self._start_evidence(N_TOTALS)
+        self._totals: Array = np.zeros(N_TOTALS)
         self._index_type = index_type(self.n_features)
         unit = self.R
         self._experts: Array = np.array(

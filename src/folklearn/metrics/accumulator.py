@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.arrays import TINY, Array
+from folklearn.arrays import TINY, Array, log_losses
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
 from folklearn.kernels import metrics as kernels
@@ -72,14 +72,12 @@ class PredictionBatch(NamedTuple):
         if targets.ndim == 2:
             labels, soft = targets.argmax(axis=1), targets[:, : P.shape[1]]
             is_known = np.arange(P.shape[1]) < known[:, None]
-            costs = -np.log(
-                np.maximum(P, TINY), where=is_known & (soft > 0.0), out=np.zeros_like(P)
-            )
             new_mass = np.where(is_known, 0.0, soft).sum(axis=1)
             cost_of_new = -np.log(np.maximum(unseen, TINY))
             cost_of_known = -np.log1p(-np.where(unseen >= 1.0, 0.0, unseen))
             losses = new_mass * cost_of_new + (1.0 - new_mass) * cost_of_known
-            p_label = np.exp(-losses - (soft * costs).sum(axis=1))
+            losses += log_losses(P, labels, np.where(is_known, soft, 0.0), TINY)
+            p_label = np.exp(-losses)
         else:
             labels, is_old = targets, targets < known
             p_label, new_mass = unseen.copy(), (~is_old).astype(np.float64)

@@ -18,17 +18,12 @@ ROW_SUM_TOLERANCE = 1e-6
 MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
 
 
-def checked_rows(P: ArrayLike, n_rounds: int, n_classes: int) -> Array:
-    """Return P (T, K) if every row is a distribution; else name the first that is not."""
-    return _check_probabilities("P", P, (n_rounds, n_classes))
+def check_probabilities(P: ArrayLike, *shape: int) -> Array:
+    """Return P (T, K), or p (K,), if every row is a distribution; else name the first that is not.
 
-
-def checked_row(p: ArrayLike, n_classes: int) -> Array:
-    """Return p (K,) if it is a distribution."""
-    return _check_probabilities("p", p, (n_classes,))
-
-
-def _check_probabilities(name: str, P: ArrayLike, shape: tuple[int, ...]) -> Array:
+    `shape` is what is expected.
+    """
+    name = "p" if len(shape) == 1 else "P"
     P = validation.numbers(name, P)
     if P.shape != shape:
         raise InvalidInputError(f"{name} has shape {P.shape}; expected probabilities, {shape}")
@@ -55,11 +50,8 @@ def check_rows(P: Array, where: str) -> None:
 def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
     """Return how much of the label lies on the most likely class, (T,): 1 or 0 if hard."""
     predicted = P.argmax(axis=1)
-    if len(soft):
-        mass: Array = soft[np.arange(len(P)), predicted]
-        return mass
-    right: Array = (predicted == labels).astype(np.float64)
-    return right
+    mass: Array = soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
+    return mass
 
 
 def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
@@ -101,8 +93,7 @@ class CalibrationCurve:
     @property
     def share(self) -> Array:
         """The share of all rounds in each bin, by weight; sums to 1."""
-        share: Array = self.count / self.count.sum()
-        return share
+        return np.asarray(self.count / self.count.sum())
 
     @property
     def error(self) -> float:
@@ -110,30 +101,6 @@ class CalibrationCurve:
         if not len(self.count):
             return math.nan
         return float(self.share @ np.abs(self.observed - self.predicted))
-
-
-def calibration_curve(
-    P: ArrayLike,
-    y: ArrayLike,
-    *,
-    label: int | None = None,
-    n_bins: int = 15,
-    weight: ArrayLike | None = None,
-) -> CalibrationCurve:
-    """Bin the probabilities P (T, K) by equal width and compare each bin with the labels.
-
-    By default the probability of the most likely class (the lowest on ties) against how
-    often it was right, whose `error` is the usual expected calibration error; with `label`,
-    the probability of that class against how often it occurred. A soft label counts with
-    the probability it gives.
-
-    Examples
-    --------
-    >>> curve = calibration_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
-    >>> curve.predicted, curve.observed, round(curve.error, 6)
-    (array([0.8]), array([0.7]), 0.1)
-    """
-    return score(P, y, weight=weight).calibration(label=label, n_bins=n_bins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +160,17 @@ class Scores:
         return self._average(((self.P - targets) ** 2).sum(axis=1))
 
     def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
-        """Return the calibration curve of the most likely class, or of one class."""
+        """Bin probabilities by equal width, and compare each bin with the labels.
+
+        By default the probability of the most likely class (the lowest on ties) against how often
+        it was right, whose `error` is the usual expected calibration error; with `label`, the
+        probability of that class against how often it occurred. A soft label counts with the
+        probability it gives.
+
+        >>> curve = score([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3).calibration()
+        >>> curve.predicted, curve.observed, round(curve.error, 6)
+        (array([0.8]), array([0.7]), 0.1)
+        """
         (labels, soft), weights = self._labels, self.weight
         n_bins = validation.count("n_bins", n_bins, 1)
         if label is None:
@@ -216,16 +193,14 @@ class Scores:
     @cached_property
     def loss_curve(self) -> Array:
         """The total (weighted) loss after each round, (T,)."""
-        curve: Array = np.cumsum(self._weighted(self.losses))
-        return curve
+        return np.cumsum(self._weighted(self.losses))
 
     @cached_property
     def regret_curve(self) -> Array:
         """The total loss beyond the comparator's after each round, (T,)."""
         if self.comparator_losses is None:
             raise InvalidInputError("a regret curve needs a comparator: pass comparator=W")
-        curve: Array = np.cumsum(self._weighted(self.losses - self.comparator_losses))
-        return curve
+        return np.cumsum(self._weighted(self.losses - self.comparator_losses))
 
     @property
     def regret(self) -> float:
@@ -268,7 +243,7 @@ def score(
     P = validation.numbers("P", P)
     if P.ndim != 2:
         raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
-    P = checked_rows(P, *P.shape)
+    P = check_probabilities(P, *P.shape)
     labels, soft = validation.labels(y, *P.shape)
     weights = validation.weights(weight, len(P))
     if not 0.0 <= clip < 1.0:

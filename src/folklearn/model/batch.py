@@ -215,6 +215,7 @@ class RawBatch(NamedTuple):
         widths = [batch.X.n_slots if sparse else batch.X.shape[1] for batch in batches]
         sized = [batch.resize(max(widths), n_classes, numeric) for batch in batches]
         Xs, Ys, weights, Ps = zip(*sized, strict=True)
+        Ps = tuple(_set_width(P, max(each.shape[1] for each in Ps)) for P in Ps)  # 0 if unknown
         X = SparseInput.concat(Xs) if sparse else np.concatenate(Xs)
         return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
 

@@ -58,7 +58,6 @@ def draw_run(run: "Run", path: Any = None) -> Any:
         rounds = [checkpoint.n_rounds for checkpoint in run.checkpoints]
         losses = [checkpoint.loss for checkpoint in run.checkpoints]
         tables["certificate"] = (rounds, losses, bounds)
-        tables["bound"] = facts.bound_label()
         tables["bound_of_windows"] = facts.bound_label(of_segments=True)
     tables |= {name: data[name] for name in ("calibration", "confusion") if name in data}
     return _save(plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **tables), path)

@@ -211,7 +211,7 @@ class TableEncoder(Serializable):
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
             else:
-                return row  # type: ignore[no-any-return]
+                return row
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
         if self.sparse or self.crosses:

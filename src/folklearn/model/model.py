@@ -57,10 +57,6 @@ class Model(TableClassifier):
     class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
-    B : norm of the weights of a class, per standard deviation, up to which `certificate` speaks of
-        linear models; a learner that takes a B is made for the same. The default is 10 over the
-        norm of a typical row: numbers have the root of their number. A larger class has a smaller
-        lower bound.
     windows : keep lower bounds for recent windows too (`windows`), which takes longer.
     device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
         a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
@@ -376,19 +372,19 @@ class Model(TableClassifier):
 
     # What it is worth, and why.
 
-    def certificate(self, *, B: float | None = None) -> Certificate | None:
+    def certificate(self) -> Certificate | None:
         """Return what no linear model of the columns could have beaten; None before two classes.
 
-        It is about linear models of the columns, numbers standardised once, whose weights for each
-        class have a norm of at most B per standard deviation: that of the model, or a smaller one.
-        ``certificate().models`` names them. `Run.hindsight` is about those of any norm.
+        It is about every linear model of the columns, numbers standardised once, whatever its
+        weights, each with its penalty (C = 1) counted. ``certificate().at_norm(b)`` is about the
+        loss alone of models whose weights have at most that norm.
         """
         pipeline, encoder, loss = self.pipeline, self.encoder, self.metrics.loss
         if pipeline is None or encoder is None:
             return None
         if not self._has_counted_all:
-            return Certificate(loss, math.inf, math.inf, self.n_rounds, False, _UNCOUNTED)
-        return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are", B=B)
+            return Certificate(loss, math.inf, self.n_rounds, valid=False, reason=_UNCOUNTED)
+        return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are")
 
     @property
     def _has_counted_all(self) -> bool:
@@ -398,19 +394,21 @@ class Model(TableClassifier):
     def windows(self, n_rows: int | None = None) -> list[Window]:
         """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
 
-        With ``windows=True`` each has a floor: a lower bound on the total loss there of every
-        linear model that `certificate` is about. `n_rows` asks for one window: the shortest of at
-        least as many rows, or of all.
+        With ``windows=True`` each has a lower bound on the total loss there, with its penalty, of
+        every linear model that `certificate` is about. `n_rows` asks for one window: the shortest
+        of at least as many rows, or of all.
         """
-        pipeline, sums, B = self.pipeline, {}, math.nan
+        pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            sums, B = pipeline.evidence.suffixes(pipeline.expansion_line), pipeline.evidence.norm()
+            sums = pipeline.evidence.suffixes(
+                min((segment.start for segment in segments), default=0)
+            )
         return [
             Window(
                 segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
-                sums[segment.start].lower_bound() if segment.start in sums else -math.inf, B,
+                sums[segment.start].lower_bound() if segment.start in sums else -math.inf,
             )
-            for segment in self.metrics.windows(n_rows)
+            for segment in segments
         ]  # fmt: skip
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:

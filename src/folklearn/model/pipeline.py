@@ -55,7 +55,7 @@ class OnlinePipeline(Serializable):
     n_classes : number of classes declared in advance, at least 0; these are never "new".
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
-    B, windows : of `StreamEvidence`; a learner that takes a B is made for the same class.
+    windows : of `StreamEvidence`.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
 
     Examples
@@ -77,7 +77,6 @@ class OnlinePipeline(Serializable):
         scale: bool = True,
         intercept: bool = True,
         sparse: bool = False,
-        B: float | None = None,
         windows: bool = False,
         device: str = OWN,
     ) -> None:
@@ -90,11 +89,12 @@ class OnlinePipeline(Serializable):
             raise InvalidInputError(
                 f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
             )
-        self.n_rounds, self.n_new, self.B = 0, 0, B
+        self.n_rounds, self.n_new = 0, 0
         # Of every row of the last `run`: the hold-out loss after it, the classes known before it.
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
         self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
+        self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
         self.scaler: OnlineScaler | SparseScaler
         if self.sparse:
@@ -102,7 +102,7 @@ class OnlinePipeline(Serializable):
         else:
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
         self.holdout = HoldoutWeights(wide=self.sparse)
-        self.evidence = StreamEvidence(B=B, sparse=self.sparse, windows=windows, **switches)
+        self.evidence = StreamEvidence(sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
         # What predicts after `refit` until something is learned: weights (K, columns), or of some.
         self.batch_fit: Array | ColumnModel | None = None
@@ -123,8 +123,8 @@ class OnlinePipeline(Serializable):
             size = n_columns, max(n_classes, self._n_classes_ahead)
             backend = WIDE if self.sparse else select_backend(*size, device_named(self.device))
             settings = {"backend": backend, **settings}
-        if self.B is not None and "B" in catalogue.settings_of(self.name):
-            settings = {"B": self.B / self.scaler.unit, **settings}
+        if "certify" in catalogue.settings_of(self.name):  # the evidence is here
+            settings = {"certify": False, **settings}
         if not self.sparse:
             catalogue.check_size(self.name, n_columns, n_classes)
         return catalogue.make(self.name, n_columns, n_classes, settings, self.device)
@@ -206,6 +206,7 @@ class OnlinePipeline(Serializable):
             or not 0 <= y < n_classes
             or learner is None
             or self.batch_fit is not None
+            or self._is_wide
             or self.n_rounds >= self.holdout.next_round
             or not isinstance(scaler, OnlineScaler)
             or x.size != scaler.n_features
@@ -230,7 +231,7 @@ class OnlinePipeline(Serializable):
         evidence, holdout = self.evidence, self.holdout
         evidence.rows.add_row(x, y, weight)
         if evidence.rows.n_rows == evidence.chunk_rows:
-            evidence.settle(self.expansion_line)
+            evidence.settle()
         if holdout.is_open:
             holdout.rows.add_row(x, y, weight)
             if holdout.end(self.n_rounds):
@@ -254,12 +255,6 @@ class OnlinePipeline(Serializable):
         if self.learner is None:
             raise InvalidInputError("there are no weights before the second class")
         return self.learner.coef()
-
-    def expansion_line(self) -> tuple[Array, Array]:
-        """Return `linear` of the model at which the evidence expands rows; 0 without a learner."""
-        if self.learner is None:
-            return np.zeros((1, self.n_features)), np.zeros(1)
-        return self.linear(self.learner.expansion_point())
 
     def linear(self, W: Array | None = None) -> tuple[Array, Array]:
         """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
@@ -330,7 +325,7 @@ class OnlinePipeline(Serializable):
         late = list(late_numeric[-n_late:]) if n_late else []
         self.evidence.numeric += late if len(late) == n_late else [True] * n_late
         self.evidence.n_classes = K
-        self.learner, self.n_classes, self.batch_fit = learner, K, None
+        self.learner, self.n_classes, self.batch_fit, self._is_wide = learner, K, None, True
         self._predicted = None, None
         self._share_holdout()
 
@@ -404,10 +399,11 @@ class OnlinePipeline(Serializable):
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
-            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self.sparse else P[:0])
+            self._is_wide = self._is_wide and evidence.is_wide
+            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
             evidence.rows.add(batch)
             if evidence.rows.n_rows == evidence.chunk_rows:
-                evidence.settle(self.expansion_line)
+                evidence.settle()
             start = stop
             if scores is not None and start == stripe_end:  # as if the rows had been kept till now
                 holdout.add_scores(scores)
@@ -441,15 +437,11 @@ class OnlinePipeline(Serializable):
         parts = self.learner, self.evidence, self.holdout
         return sum(part.n_bytes for part in parts if part is not None)
 
-    def certificate(
-        self, loss: float, columns: str = "standardised by {by}", *, B: float | None = None
-    ) -> Certificate | None:
+    def certificate(self, loss: float, columns: str = "standardised by {by}") -> Certificate | None:
         """Return what is proven about a total loss; see `StreamEvidence.certificate`."""
-        predictor = None if self.learner is None or self.sparse else self.linear()
-        rounds = self.n_rounds, self.expansion_line
-        return self.evidence.certificate(loss, *rounds, columns, predictor=predictor, B=B)
+        return self.evidence.certificate(loss, self.n_rounds, columns)
 
-    PARAMS = ("name", "settings", "B")
+    PARAMS = ("name", "settings")
     COUNTERS = ("n_classes", "n_rounds", "n_new")
     STATE: ClassVar[Mapping[str, Any]] = {
         "scaler": OnlineScaler | SparseScaler, "holdout": HoldoutWeights,
@@ -460,7 +452,7 @@ class OnlinePipeline(Serializable):
     def _construct(cls, **words: Any) -> Self:
         # As small as can be: its parts are replaced by those of the record.
         name, n_classes = words["name"], 0 if catalogue.grows(words["name"]) else 2
-        return cls(name, words["settings"], n_features=1, n_classes=n_classes, B=words["B"])
+        return cls(name, words["settings"], n_features=1, n_classes=n_classes)
 
     def to_record(self) -> Record:
         record = super().to_record()

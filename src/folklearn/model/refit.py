@@ -212,7 +212,6 @@ class EncodedRows:
         if isinstance(X, SparseInput):
             scaler = FixedScaler(scale=model.scale, intercept=False)
             scaler = scaler.opened(Moments.of(X.numbers), [True] * len(X.slots))
-            scaler.mean_square = 1.0  # in standard deviations, not divided
             length, width = 1.0 if model.scale else None, X.cells.shape[1]
             cells = X.scale_cells(scaler.transform(X.numbers), length, constant, width)
             # Only columns that occur have a gradient: a model has 0 elsewhere.
@@ -223,7 +222,6 @@ class EncodedRows:
         else:
             scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
             scaler = scaler.opened(Moments.of(X), numeric)
-            scaler.mean_square = 1.0
             Z, start = scaler.transform(X), np.nan_to_num(scaler.model(*pipeline.linear()))
         y = Y.argmax(axis=1) if (Y.max(axis=1) == 1.0).all() else Y
         regression = logistic_regression(

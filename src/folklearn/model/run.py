@@ -43,9 +43,9 @@ class Run:
     loss, error : averages over the rows of this run, each predicted before it was learned.
     holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
-    certificate : what no linear model of a norm could have beaten, over the life of the model.
+    certificate : what no linear model could have beaten, over the life of the model.
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
-        of any norm is below, with its penalty; None where that was too large to be done unasked.
+        is below, with its penalty; None where that was too large to be done unasked.
     checkpoints : averages over all rows of the model, at doubling numbers of rows.
     metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """

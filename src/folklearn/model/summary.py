@@ -13,7 +13,7 @@ from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
-from folklearn.evidence.certificate import Certificate, round_down
+from folklearn.evidence.certificate import Certificate
 from folklearn.metrics.accumulator import (
     MIN_BOUNDED_ROWS,
     ClassRecord,
@@ -116,14 +116,12 @@ class ModelSummary:
         y: Numbers,
         certificate: Certificate | None = None,
         *,
-        leader_loss: float = math.nan,
         hindsight: Regression | None = None,
         warnings: Sequence[str] = (),
     ) -> "ModelSummary":
         """Summarise predictions P (T, K) of labels y (T,), of any origin.
 
-        `leader_loss` is the total loss of a linear model that learned the same rows on line,
-        `hindsight` a regression of all of them.
+        `hindsight` is a regression of all of them.
         """
         n, zeros, metrics = len(y), np.zeros(len(y)), Metrics()
         empty = np.zeros((n, 0))
@@ -134,17 +132,11 @@ class ModelSummary:
         )
         claims, losses = [_NO_ROWS_TO_PROVE], {}
         if certificate is not None:
-            loss, online_loss = certificate.loss / n, leader_loss / n
-            gained = "A linear model that learned the same rows on line was no better."
-            if online_loss < loss:
-                gained = (
-                    "A linear model that learned the same rows on line lost "
-                    f"{format_loss(online_loss)} a row: at least {format_loss(loss - online_loss)} "
-                    "could have been gained."
-                )
-            claims = [] if hindsight is None else [hindsight.in_words()]
-            claims += [certificate.in_words(), gained, certificate.in_full()]
-            losses = {"these predictions": loss, "a linear model that learned on line": online_loss}
+            losses = {"these predictions": certificate.loss / n}
+            claims = [certificate.in_words(), certificate.in_full()]
+            if hindsight is not None:
+                claims.insert(0, hindsight.in_words())
+                losses["a logistic regression in hindsight"] = hindsight.loss / n
         return cls(
             labels, metrics, claims, losses, certificate, n, warnings=warnings, has_model=False
         )
@@ -281,13 +273,10 @@ class ModelSummary:
         function = plots.curves if name == "drift" else getattr(plots, name)
         return function(*self.plot_data[name], **options)
 
-    def bound_label(self, *, of_segments: bool = False) -> str:
+    @staticmethod
+    def bound_label(*, of_segments: bool = False) -> str:
         """Return the name of a lower bound in a plot; that of a segment covers more rows."""
-        over = f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
-        if self.certificate is None or not self.certificate.valid:
-            return plots.BOUND + over
-        norm = round_down(self.certificate.B)
-        return f"lower bound,\nlinear models of\nnorm up to {norm}{over}"
+        return plots.BOUND + f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.kernels.blas import OWN
@@ -37,7 +36,6 @@ class TableClassifier(Serializable):
         class_weight: Mapping[Any, float] | str | None = None,
         scale: bool = True,
         intercept: bool = True,
-        B: float | None = None,
         windows: bool = False,
         device: str | None = None,
         **settings: Any,
@@ -47,7 +45,6 @@ class TableClassifier(Serializable):
         # As asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
         self.scale, self.intercept = bool(scale), bool(intercept)
-        self.B = None if B is None else validation.positive("B", B)
         self.has_window_bounds = bool(windows)
         self.asked_roles = dict(roles or {})
         self.crosses = [tuple(pair) for pair in crosses]
@@ -159,7 +156,7 @@ class TableClassifier(Serializable):
         pipeline = OnlinePipeline(
             self.learner_name, self.settings, n_features=n_places,
             n_numbers=len(batch.X.slots) if encoder.sparse else 0, n_classes=len(self.labels),
-            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse, B=self.B,
+            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse,
             windows=self.has_window_bounds, device=self.device,
         )  # fmt: skip
         numeric = encoder.are_numbers([*encoder.keys, *batch.keys], batch.roles)[:n_places]
@@ -185,7 +182,7 @@ class TableClassifier(Serializable):
         return copied
 
     PARAMS = (
-        "learner", "settings", "class_weight", "scale", "intercept", "B", "windows", "roles",
+        "learner", "settings", "class_weight", "scale", "intercept", "windows", "roles",
         "crosses",
     )  # fmt: skip
     STATE: ClassVar[Mapping[str, Any]] = {

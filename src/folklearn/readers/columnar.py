@@ -1,4 +1,4 @@
-"""Sources that hold columns: Parquet and Arrow (IPC, Feather), data frames, tables.
+"""Sources that hold columns: Parquet and Arrow (IPC, Feather), data frames.
 
 Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
 of seconds; columns of other types are left out, and named in the notes. Read batch by batch.
@@ -20,16 +20,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import DATE_KINDS, MAX_ABS_VALUE, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, IteratorIO
-from folklearn.readers.table import (
-    Column,
-    Faults,
-    Table,
-    TextColumn,
-    as_text_column,
-    convert_values,
-    decode_column,
-    kind_of_column,
-)
+from folklearn.readers.table import Column, Faults, TextColumn, convert_values, decode_column
 from folklearn.utils import import_optional
 
 MAGIC = PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
@@ -59,7 +50,7 @@ class ArrowReader(Reader):
         self.is_live = source.is_live and self._is_stream
         self.can_reread = not self.is_live
         self._path: Any = source.path
-        if source.is_live and not self.is_live:
+        if not self._is_stream and (source.is_live or source.path is None):
             self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
             self._copy.writelines(source.raw())
             self._copy.flush()
@@ -247,50 +238,3 @@ class FrameReader(Reader):
         if array is None or kind_of_type(array.type) is None:
             return convert_values(series.to_list(), kind)
         return convert_arrow(array, kind)
-
-
-class TableReader(Reader):
-    """A table as a reader.
-
-    Parameters
-    ----------
-    table : the rows.
-    name : what messages call them.
-    """
-
-    format = "frame"
-    unit = "row"
-
-    def __init__(self, table: Table, name: str = "the rows") -> None:
-        super().__init__(name)
-        self._table = table
-        self.n_rows = len(table)
-        self.names = tuple(table.columns)
-
-    @classmethod
-    def buffer(cls, reader: Reader) -> Reader:
-        """Return a reader that can be read again: a pipe is read into memory."""
-        if reader.can_reread:
-            return reader
-        kinds = {name: kind_of_column(column) for name, column in reader.head().columns.items()}
-        buffered = cls(Table.concat(list(reader.read(kinds))), reader.name)
-        for name in ("format", "unit", "decimal", "notes", "_feature_names"):
-            setattr(buffered, name, getattr(reader, name))
-        return buffered
-
-    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        converted = {
-            name: self._convert(column, None if kinds is None else kinds[name])
-            for name, column in self._table.columns.items()
-            if kinds is None or name in kinds
-        }
-        yield self.assemble_rows(converted, self._table.lines, self._table.features)
-
-    def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
-        if kind is None or kind == kind_of_column(column) != "number":
-            return column, {}
-        if kind == "text":
-            return as_text_column(column), {}
-        if isinstance(column, TextColumn):
-            return decode_column(column.codes.astype("int64"), column.values, kind, self.decimal)
-        return convert_values(column.tolist(), kind)

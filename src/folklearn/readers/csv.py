@@ -72,9 +72,7 @@ class CsvReader(LineReader):
                     raise InvalidInputError(bad[0].sentence)
                 if rows:
                     return self._name_columns([cell.strip() for cell in rows[0]], line)
-        raise InvalidInputError(
-            f"{self.name} is empty; expected a header, then one row per example"
-        )
+        raise InvalidInputError(f"{self.name} is empty; expected a header, then the rows")
 
     def _name_columns(self, names: list[str], line: int) -> None:
         self.check_column_count(len(names))
@@ -123,20 +121,17 @@ class CsvReader(LineReader):
                 if end > size:
                     end = last_record_end(rest[:size], self.delimiter) or end
                 part = Chunk(rest[:end], line)
-                table = self._parse_regular(part, wanted)
-                if table is None and size > _FAULTY_CHUNK_BYTES:
+                parsed = self._parse_regular(part, wanted)
+                if parsed is None and size > _FAULTY_CHUNK_BYTES:
                     size = _FAULTY_CHUNK_BYTES
                     continue
-                if table is None:
-                    yield self._parse_irregular(part, wanted)
-                else:
-                    yield ParsedChunk(table, ())
+                yield parsed or self._parse_irregular(part, wanted)
                 line += rest.count(b"\n", 0, end)
                 rest = rest[end:]
         if header:
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
 
-    def _parse_regular(self, chunk: Chunk, kinds: Kinds) -> Table | None:
+    def _parse_regular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk | None:
         """Return a chunk as pyarrow reads it, None unless it has no fault."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
@@ -188,7 +183,7 @@ class CsvReader(LineReader):
             columns[name], faults = convert_arrow(table.column(name), kind, self.decimal)
             if faults:
                 return None
-        return Table(columns, lines)
+        return ParsedChunk(Table(columns, lines), ())
 
     def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
         records = split_records(chunk, self.delimiter)

@@ -112,7 +112,6 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    """Yield the decisions of a file in order, their rewards scaled to 0 to 1."""
     low, high = reward_range
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
@@ -145,7 +144,6 @@ def _is_blank(line: tuple[int, bytes]) -> bool:
 
 
 def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | None]:
-    """Return what parses a decision, which the first two lines of a log tell."""
     first, second = (*start, "", "")[:2]
     if first.lstrip().startswith("{"):
         return parse_dsjson
@@ -280,12 +278,7 @@ def parse_dsjson(text: str) -> LoggedDecision | None:
 
 
 def flatten_features(nested: dict[str, Any]) -> dict[str, float | str]:
-    """Return features by name, those of a namespace as ``namespace^name``.
-
-    >>> nested = {"age": 30, "user": {"city": "Rome", "new": True}, "_tag": "a", "z": [1, 2]}
-    >>> flatten_features(nested)
-    {'age': 30.0, 'user^city': 'Rome', 'user^new': 1.0, 'z^0': 1.0, 'z^1': 2.0}
-    """
+    """Return features by name, those of a namespace as ``namespace^name``."""
     features: dict[str, float | str] = {}
     try:
         for name, value in _walk_features(nested, ""):
@@ -374,7 +367,6 @@ def _find_reward(line: dict[str, Any]) -> float:
 
 
 def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
-    """Yield the line of every decision."""
     for event, decision in enumerate(decisions):
         menu = []
         for number, option in enumerate(decision.options, start=1):
@@ -420,9 +412,7 @@ def as_numbers(features: Features) -> dict[str, float]:
     )
 
 
-def as_interactions(
-    decisions: Sequence[LoggedDecision], n_actions: int | None = None
-) -> Interactions:
+def as_interactions(decisions: Sequence[LoggedDecision], n_actions: int | None) -> Interactions:
     """Return decisions as a table of numbers, as `read_log` does.
 
     If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an

@@ -69,12 +69,12 @@ def open_reader(
     """
     if isinstance(source, Reader):
         return source
-    if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
+    if isinstance(source, (str, os.PathLike, ByteSource)) or hasattr(source, "read"):
         if format is not None and format not in _BY_ENDING:
             raise FolklearnError(
                 f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}"
             )
-        stored = open_source(source, encoding)
+        stored = source if isinstance(source, ByteSource) else open_source(source, encoding)
         format = _BY_ENDING[format] if format else _detect_format(stored)
         options = {"delimiter": delimiter, "decimal": decimal} if format == "csv" else {}
         return _READERS[format][0](stored, **options)
@@ -136,7 +136,6 @@ def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
 
 
 def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
-    """Warn of columns that cannot be read, in one sentence."""
     left_out = [
         f"{name!r} ({type})" for name, type in reader.left_out.items() if name not in ignored
     ]

@@ -133,7 +133,6 @@ class Reader(ABC):
             )
 
     def limit_rows(self, max_rows: int) -> int:
-        """Return the number of rows of a table: max_rows, fewer if rows are wide."""
         n_columns = len(self.names) + len(self._late)
         return max(1, min(max_rows, MAX_CELLS // max(1, n_columns)))
 
@@ -301,7 +300,6 @@ class LineReader(Reader):
 
 
 def is_utf8(data: bytes) -> bool:
-    """Return whether bytes are UTF-8 without NUL."""
     try:
         return b"\0" not in data and (data.isascii() or bool(data.decode()))
     except UnicodeDecodeError:
@@ -323,38 +321,26 @@ def decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
 
 @dataclass
 class Scan:
-    """Counts of a pass over all rows.
+    """Counts of a pass over all rows; labels, and texts of columns, in order of appearance.
 
-    Attributes
-    ----------
-    n_rows : good rows.
-    labels : how often every label occurs, in order of appearance.
-    first_lines : where every label occurs first.
-    n_unlabelled : rows without a label.
-    has_soft_labels : whether some labels are mappings, which are not counted.
-    sorted : whether the rows are sorted by label, or nearly: labels come in few runs where a
-        shuffled order would have many more.
-    largest_weight : None if there are no weights.
-    missing : how many values of a column are missing, for columns where some are.
-    n_bad : rows that were left out.
-    values : the first distinct texts of every column of text, in order of appearance.
-    n_features, features : distinct features that rows name by number, 100,001 at most.
+    Rows are `sorted` by label, or nearly, if labels come in few runs where a shuffled order would
+    have many more.
     """
 
-    n_rows: int = 0
-    labels: dict[Any, int] = field(default_factory=dict)
-    first_lines: dict[Any, int] = field(default_factory=dict)
+    n_rows: int = 0  # good ones
+    labels: dict[Any, int] = field(default_factory=dict)  # how often
+    first_lines: dict[Any, int] = field(default_factory=dict)  # of every label
     n_unlabelled: int = 0
-    has_soft_labels: bool = False
+    has_soft_labels: bool = False  # mappings, which are not counted
     sorted: bool = False
-    largest_weight: float | None = None
-    missing: dict[str, int] = field(default_factory=dict)
-    n_bad: int = 0
-    values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    largest_weight: float | None = None  # None without weights
+    missing: dict[str, int] = field(default_factory=dict)  # values, by column, where some are
+    n_bad: int = 0  # rows that were left out
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the first distinct texts
     n_features: int = 0
-    features: tuple[int, ...] = ()
-    _n_runs: int = field(default=0, repr=False)  # of equal labels
-    _last_label: Any = field(default=None, repr=False)
+    features: tuple[int, ...] = ()  # that rows name by number, the first distinct ones
+    _n_runs: int = 0  # of equal labels
+    _last_label: Any = None
 
     def add(self, table: Table, target: str | None, weight: str | None) -> None:
         self.n_rows += len(table)
@@ -413,25 +399,7 @@ def scan(
     on_bad: OnBad = None,
     progress: Callable[[int], None] | None = None,
 ) -> Scan:
-    """Read all rows once and count what they hold.
-
-    Parameters
-    ----------
-    reader : the rows.
-    kinds : the columns to read, and how.
-    target : the column of the labels, None if there are none.
-    weight : the column of the weights.
-    on_bad : takes rows that cannot be read; if None, the first one is raised.
-    progress : takes the number of rows read so far.
-
-    Examples
-    --------
-    >>> from folklearn.readers import open_reader
-    >>> rows = [{"size": 3, "kind": "cat"}, {"size": 30, "kind": "dog"}, {"kind": "cat"}]
-    >>> counts = scan(open_reader(rows), {"size": "number", "kind": "text"}, target="kind")
-    >>> counts.labels, counts.missing
-    ({'cat': 2, 'dog': 1}, {'size': 1})
-    """
+    """Read all rows once and count what they hold; `progress` takes the number read so far."""
     counts = Scan()
 
     def count_bad(bad: BadRow) -> None:

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import Kinds
-from folklearn.readers.reader import (
-    MAX_CELLS,
-    MAX_COLUMNS,
-    BadRow,
-    LineReader,
-    ParsedChunk,
-    Reader,
-)
+from folklearn.readers.reader import MAX_CELLS, MAX_COLUMNS, BadRow, LineReader, ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, Peekable
 from folklearn.readers.table import Column, Faults, convert_values
 

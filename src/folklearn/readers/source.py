@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import cached_property
 from itertools import chain
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
 
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.kernels.text import last_record_end
@@ -127,6 +127,14 @@ class ByteSource:
                 f"there is no encoding {encoding!r}; frequent ones are utf-8, cp1252, latin-1, "
                 "utf-16"
             ) from None
+
+    def buffer(self) -> Self:
+        """Read a stream into memory, so that it can be read again; a file stays where it is."""
+        if self.is_live:
+            pieces = [*self.raw()]
+            self.is_live, self.path = False, None
+            self.raw = lambda looking=False: iter(pieces)
+        return self
 
     @cached_property
     def first_bytes(self) -> bytes:

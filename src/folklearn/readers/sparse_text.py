@@ -64,9 +64,7 @@ class _SparseReader(LineReader):
         super().__init__(source)
         self._seen = np.full(_NAME_SLOTS, -1, np.int64)
         if not source.first_line(self._comment):
-            raise InvalidInputError(
-                f"{self.name} has no rows; expected lines like: {self._example}"
-            )
+            raise InvalidInputError(f"{self.name} has no rows; expected lines like {self._example}")
 
     @abstractmethod
     def _parse_line(self, text: str) -> SparseLine | None: ...
@@ -138,7 +136,6 @@ class _SparseReader(LineReader):
 
 
 def parse_svmlight(text: str) -> SparseLine | None:
-    """Return the row of one line, or None if it is only a comment."""
     words = text.partition("#")[0].split()
     if not words:
         return None
@@ -198,11 +195,6 @@ class VwReader(_SparseReader):
 
 
 def parse_vw(text: str) -> SparseLine:
-    """Return what one line says.
-
-    >>> parse_vw("spam 2.5 'mail7|words:2 cheap offer:3 |size :40").features
-    {'words^cheap': 2.0, 'words^offer': 6.0, 'size^0': 40.0}
-    """
     words, tag, features = split_vw_line(text)
     label, weight_text = (*words, None, None)[:2]
     if label is not None and (":" in label or "," in label):
@@ -253,7 +245,6 @@ def split_vw_line(text: str) -> tuple[list[str], str | None, dict[str, float]]:
 
 
 def hash_features(rows: Sequence[Mapping[Any, float]]) -> SparseRows:
-    """Return rows of features by name or index."""
     from scipy.sparse import csr_array
 
     indices = [n if type(n) is int else index_feature(n) for row in rows for n in row]

@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.readers.convert import (
-    DATE_KINDS,
-    IS_NESTED,
-    MAX_ABS_VALUE,
-    Kind,
-    format_cell,
-    to_date,
-    to_number,
-)
+from folklearn.readers import convert
+from folklearn.readers.convert import MAX_ABS_VALUE, Kind
 from folklearn.sparse import SparseRows, concatenate, index_type
 
 Dates = NDArray[np.datetime64]
@@ -58,7 +51,7 @@ class TextColumn:
         code_of: dict[str, int] = {}
         codes = [
             -1 if text is None else code_of.setdefault(text, len(code_of))
-            for text in map(format_cell, values)
+            for text in map(convert.format_cell, values)
         ]
         if rows is None:
             return cls(np.array(codes, np.int32), tuple(code_of))
@@ -161,22 +154,16 @@ def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
 
 
 def is_missing(column: Column) -> NDArray[np.bool_]:
-    """Return the (T,) mask of missing values."""
     if isinstance(column, TextColumn):
         return column.codes < 0
     if column.dtype.kind == "O":
         values = column.tolist()
         return np.array([v is None or (isinstance(v, float) and v != v) for v in values], bool)
-    mask: NDArray[np.bool_] = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-    return mask
+    return np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
 
 
 def distinct_codes(codes: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
-    """Return the codes that occur, but for -1, in order of appearance, and the first row of each.
-
-    >>> distinct_codes(np.array([2, -1, 0, 2]))
-    ([2, 0], [0, 2])
-    """
+    """Return the codes that occur, without -1, in order of appearance, and their first rows."""
     distinct, firsts = np.unique(codes, return_index=True)
     order = np.argsort(firsts)
     order = order[distinct[order] >= 0]
@@ -190,7 +177,6 @@ def kind_of_column(column: Column) -> Kind:
 
 
 def as_text_column(column: Column) -> TextColumn:
-    """Return a column with its values written as text."""
     if isinstance(column, TextColumn):
         return column
     if column.dtype.kind == "O":
@@ -256,7 +242,7 @@ def convert_values(
     faults: Faults = {}
     if not types <= _SCALAR_TYPES | {str}:
         nested = [row for row, value in enumerate(values) if isinstance(value, _NESTED_TYPES)]
-        faults = dict.fromkeys(nested, IS_NESTED)
+        faults = dict.fromkeys(nested, convert.IS_NESTED)
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return TextColumn.of(values), faults
@@ -266,9 +252,10 @@ def convert_values(
             numbers = np.array([*map(float, values)] if are_plain else values, np.float64)
             if np.fmax.reduce(np.abs(numbers), initial=0.0) <= MAX_ABS_VALUE:
                 return numbers, faults
-    is_date = kind in DATE_KINDS
+    is_date = kind in convert.DATE_KINDS
     pairs: list[tuple[Any, str]] = [
-        to_date(value, kind) if is_date else to_number(value, decimal) for value in values
+        convert.to_date(value, kind) if is_date else convert.to_number(value, decimal)
+        for value in values
     ]
     column = np.array([value for value, _ in pairs], "datetime64[us]" if is_date else np.float64)
     faults |= {
@@ -282,9 +269,7 @@ def convert_values(
 def decode_column(
     codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
 ) -> tuple[Column, Faults]:
-    """Convert distinct values once; row t has the value `codes[t]`, none if that is -1."""
-    if kind == "text":
-        return TextColumn.of(values, codes), {}
+    """Convert distinct values to no text, once; row t has value `codes[t]`, none if that is -1."""
     distinct: Any
     distinct, faults = convert_values(values, kind, decimal)
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing

@@ -3,16 +3,15 @@
 Every value is escaped by Jinja, so a name from a data file cannot become a tag.
 """
 
-import importlib.util
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from folklearn.errors import FolklearnError
 from folklearn.evidence.certificate import round_down, round_up
 from folklearn.report.style import svg_uri
+from folklearn.utils import import_optional
 
 _UNKNOWN = "–"
 _TIME_UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # milliseconds
@@ -94,14 +93,11 @@ _FILTERS = {
 
 @cache
 def _load_environment(package: str) -> Any:
-    if importlib.util.find_spec("jinja2") is None:
-        raise FolklearnError("reports need jinja2: pip install 'folklearn[plots]'")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader(package),
+    jinja2 = import_optional("jinja2", "reports need", "plots")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_replace_controls,

@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import importlib.util
 import io
 import os
 import threading
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import InvalidInputError
+from folklearn.utils import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,7 @@ BLUE, RED = "#0072b2", "#c44e00"  # a pair that every kind of colour vision tell
 COLORS = (BLUE, RED, "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f")
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points
 
+Inches = Sequence[float]  # width and height, or none
 FORMATS = (".png", ".svg", ".pdf")
 _MIN_INCHES_FOR_SIDE_LEGEND = 3.5  # of the axes
 _MIN_NATS_TO_CUT = 5.0  # a lower loss is always drawn to scale
@@ -42,17 +43,14 @@ _RC_PARAMS = {
 }  # fmt: skip
 
 
-def require_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise FolklearnError("pictures need matplotlib: pip install 'folklearn[plots]'")
+def require_matplotlib() -> Any:
+    return import_optional("matplotlib", "pictures need", "plots")
 
 
 @contextmanager
 def use_style() -> Iterator[None]:
     """Set the rc parameters of the library within a block; fonts stay those of the user."""
-    require_matplotlib()
-    import matplotlib
-
+    matplotlib = require_matplotlib()
     with _LOCK, matplotlib.rc_context(_RC_PARAMS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         yield
@@ -80,14 +78,7 @@ def truncate_label(name: object, most: int = 24) -> str:
 
 
 def prepare_axes(
-    ax: Any,
-    size: Sequence[float],
-    title: str,
-    x: str,
-    y: str = "",
-    *,
-    note: str = "",
-    grid: str = "y",
+    ax: Any, size: Inches, title: str, x: str, y: str = "", *, note: str = "", grid: str = "y"
 ) -> Any:
     """Set title, a note below it, axis names and a quiet frame; None makes axes of some inches.
 

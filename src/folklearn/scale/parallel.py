@@ -27,8 +27,8 @@ from folklearn.errors import (
     spell_argument,
 )
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
-from folklearn.evaluate.best_linear import BestLinearModel, best_in_class
-from folklearn.evidence.evidence import LowerBound
+from folklearn.evaluate.regression import Regression, logistic_regression
+from folklearn.evidence.lower_bound import LowerBound
 from folklearn.evidence.passes import MapReduce, add_in_tree
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import Scores, progressive
@@ -123,15 +123,15 @@ class Compared(NamedTuple):
 
     learner: str
     scores: Scores
-    regret: float  # its total loss beyond that of the best linear model
+    regret: float  # its total loss beyond loss and penalty of the logistic regression
     seconds: float  # of learning; longer while other learners run
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of several learners on the same rows, in their order, and the best linear model."""
+    """Scores of several learners on the same rows, and a logistic regression in hindsight."""
 
-    best: BestLinearModel
+    best: Regression
     rows: tuple[Compared, ...]
 
     def _losses(self) -> list[list[object]]:
@@ -139,8 +139,8 @@ class Comparison:
             [row.learner, row.scores.log_loss, row.scores.error_rate, row.regret]
             for row in self.rows
         ]
-        loss = self.best.loss / self.rows[0].scores.n_rounds
-        return [*rows, [f"best linear model, row norms to {self.best.B:g}", loss, None, 0.0]]
+        loss = (self.best.loss + self.best.penalty) / self.best.n_rows
+        return [*rows, ["logistic regression in hindsight, penalty counted", loss, None, 0.0]]
 
     def __repr__(self) -> str:
         losses = ", ".join(f"{name} {loss:.4g}" for name, loss, *_ in self._losses())
@@ -157,11 +157,12 @@ def compare(
     y: ArrayLike,
     *,
     n_classes: int,
-    B: float = 10.0,
+    C: float = 1.0,
+    constant: int | None = None,
     n_jobs: int | None = None,
     progress: Progress = False,
 ) -> Comparison:
-    """Run learners on the same rows, and find the best linear model of these in hindsight.
+    """Run learners on the same rows, and fit a logistic regression to them in hindsight.
 
     Losses and regrets are the same however many learners run at once; times are not.
 
@@ -169,7 +170,7 @@ def compare(
     ----------
     learners : a name, names, or a mapping from names to settings.
     X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
-    B : largest row norm of the linear models to compare with.
+    C, constant : of the penalty, as of `logistic_regression`.
     n_jobs, progress : see `map_in_parallel`; a task is a learner.
 
     Examples
@@ -177,7 +178,7 @@ def compare(
     >>> from folklearn import scale, synthetic
     >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
     >>> found = scale.compare({"auto": {}, "ogd": {"B": 10.0}}, X, y, n_classes=2)
-    >>> [row.learner for row in found.rows if row.regret < 20.0]
+    >>> [row.learner for row in found.rows if row.regret < 0.0]
     ['auto']
     """
     names = [learners] if isinstance(learners, str) else learners
@@ -187,12 +188,14 @@ def compare(
     X, y = validation.table(X), np.asarray(y)
     for name, chosen in settings.items():  # raises before anything is learned
         catalogue.make(name, 1, n_classes, chosen)
-    best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
+    best = logistic_regression(
+        X, y, n_classes=n_classes, C=C, constant=constant, n_jobs=n_jobs or 1
+    )
     measured = map_in_parallel(
         partial(_measure, X, y, n_classes), settings.items(), n_jobs=n_jobs, progress=progress
     )
     rows = (
-        Compared(name, scores, scores.loss - best.loss, seconds)
+        Compared(name, scores, scores.loss - best.loss - best.penalty, seconds)
         for name, (scores, seconds) in zip(settings, measured, strict=True)
     )
     return Comparison(best, tuple(rows))
@@ -250,18 +253,15 @@ def audit_files(
     *,
     n_features: int,
     n_classes: int,
-    B: float = 10.0,
-    R: float = 1.0,
+    C: float = 1.0,
+    constant: int | None = None,
     n_jobs: int | None = None,
     progress: Progress = False,
 ) -> FilesAudit:
     r"""Certify the predictions in many files at once, each read once.
 
-    Every file has a `Certifier` of its own, whose evidence :math:`\hat E_f` lies below the loss of
-    every linear model on the rows of the file. So the sum lies below the loss on all rows:
-
-    .. math::
-        \sum_f \min_W \hat E_f(W) \le \min_W \sum_f \hat E_f(W) \le \min_W \sum_f L_f(W)
+    Every file has a `Certifier` of its own, whose evidence lies below the loss of every linear
+    model on the rows of the file. So the sum lies below the loss on all rows.
 
     Sums are added in the order of the files, in one tree: the result has the same bits for any
     number of processes, where machines and builds are alike.
@@ -272,7 +272,7 @@ def audit_files(
     read : takes one of them and returns its rows in blocks, each X (T, d), y (T,) or (T, K),
         predictions P (T, K), and weights (T,) if there are any. Columns and classes must mean the
         same in every file.
-    n_features, n_classes, B, R : as of `Certifier`.
+    n_features, n_classes, C, constant : as of `Certifier`.
     n_jobs, progress : see `map_in_parallel`; a task is a file.
 
     Examples
@@ -283,32 +283,33 @@ def audit_files(
     ...     X, y = synthetic.stochastic(seed, 500, d=3, K=2)
     ...     yield X, y, np.full((500, 2), 0.5)
     >>> found = scale.audit_files([0, 1, 2], read, n_features=3, n_classes=2)
-    >>> by_file = [one.certificate.best_linear_at_least for one in found.files]
-    >>> found.certificate.n_rounds, found.certificate.best_linear_at_least >= sum(by_file)
+    >>> found.certificate.n_rounds, found.certificate.best_linear_at_least > 500
     (1500, True)
     """
     files = list(files)
     if not files:
         raise InvalidInputError("there is no file to audit")
-    sizes = {"n_features": n_features, "n_classes": n_classes, "B": B, "R": R}
-    Certifier(**sizes)  # type: ignore[arg-type]  # raises before anything is read
+    problem = {"n_features": n_features, "n_classes": n_classes, "C": C, "constant": constant}
+    Certifier(**problem)  # type: ignore[arg-type]  # raises before anything is read
     results = map_in_parallel(
-        partial(_audit_file, read, sizes), files, n_jobs=n_jobs, progress=progress
+        partial(_audit_file, read, problem), files, n_jobs=n_jobs, progress=progress
     )
     sums: list[Any] = [serialization.load(content) for _, content in results]
     evidence: LowerBound = add_in_tree(sums)
     certificates = [certificate for certificate, _ in results]
     predicted = PredictionLoss(math.fsum(certificate.loss for certificate in certificates))
-    total = predicted.against(evidence.lower_bound(), B=evidence.B, n_rounds=evidence.n_rounds)
+    total = predicted.against(
+        evidence.lower_bound(), n_rounds=evidence.n_rounds, n_classes=n_classes, C=evidence.C
+    )
     audited = tuple(map(AuditedFile, files, certificates))
     reasons = (f"{file}: {of_file.reason}" for file, of_file in audited if of_file.reason)
     return FilesAudit(audited, replace(total, reason=next(reasons, "")), evidence)
 
 
 def _audit_file(
-    read: Callable[[File], Iterable[tuple[Any, ...]]], sizes: dict[str, Any], file: File
+    read: Callable[[File], Iterable[tuple[Any, ...]]], problem: dict[str, Any], file: File
 ) -> tuple[PredictionCertificate, bytes]:
-    certifier = Certifier(**sizes)
+    certifier = Certifier(**problem)
     for batch in read(file):
         certifier.observe_many(*batch, progress=ignore_progress)
     return certifier.certificate(), certifier.evidence.to_bytes()

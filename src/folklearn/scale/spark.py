@@ -5,7 +5,7 @@ too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report as PassReport
-from folklearn.evaluate.best_linear import refine
+from folklearn.evaluate.regression import regress
 from folklearn.kernels.blas import OneThread
-from folklearn.metrics.scores import checked_rows
+from folklearn.metrics.scores import check_probabilities
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.refit import check_fit_size, refit_over, rows_to_fit
@@ -45,11 +45,11 @@ def audit(
     label: str,
     prediction: Mapping[Any, str],
     weight: str | None = None,
-    B: float = 10.0,
+    C: float = 1.0,
     scale: bool = True,
     intercept: bool = True,
     tol: float = 1e-6,
-    most_passes: int | None = None,
+    most_passes: int = 500,
     report: PassReport | None = None,
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
@@ -57,8 +57,8 @@ def audit(
     It is `Certifier.exact` for tables that no machine holds. Another number of partitions gives
     another order of sums, and differs by rounding.
 
-    Guarantee: no model of row norm at most B has a total loss below
-    ``best_linear_at_least``, in floating point too.
+    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
+    floating point too.
 
     Parameters
     ----------
@@ -67,11 +67,10 @@ def audit(
     label : the column of labels.
     prediction : the column of probabilities of every class, by label.
     weight : a column of weights.
-    B : largest row norm of the linear models to compare with.
-    scale : the models are linear in standardised columns, divided by the root of their number, so
-        that a row is of norm about 1. Otherwise columns are taken as they are.
-    intercept : append a constant, which is scaled likewise.
-    tol, most_passes : of `refine`.
+    C : inverse of the penalty, as in scikit-learn.
+    scale : the models are linear in standardised columns. Otherwise columns are taken as they are.
+    intercept : add a constant, whose weights are hardly penalised.
+    tol, most_passes : of `logistic_regression`.
     report : called with a `Pass` after each.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
@@ -89,14 +88,20 @@ def audit(
             weights = None if weight is None else _matrix(batch, [weight])[:, 0]
             X = _matrix(batch, features)
             rows = Rows.checked(X, y, weights, n_features=X.shape[1], n_classes=len(labels))
-            P = checked_rows(_matrix(batch, prediction.values()), len(y), len(labels))
+            P = check_probabilities(_matrix(batch, prediction.values()), len(y), len(labels))
             yield ScoredRows(rows, log_losses(P, rows.labels, rows.soft))
 
     with SparkPasses(table, blocks_of) as passes:
         predicted = passes.of_partitions(_sum_losses)
         scaled = ScaledPasses(passes, len(features), scale=scale, intercept=intercept)
-        best = refine(scaled, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
-    return predicted.against(best.at_least, B=best.B, n_rounds=passes.n_rows)
+        best = regress(
+            scaled, **sizes, C=C, constant=0 if intercept else None, tol=tol,
+            most_passes=most_passes, report=report,
+        )  # fmt: skip
+    sizes = {"n_rounds": passes.n_rows, "n_classes": len(labels)}
+    certificate = predicted.against(best.at_least, **sizes, C=best.C)
+    by = "numbers standardised by all rows" if scale else "as they are"
+    return replace(certificate, models=f"the columns ({by})")
 
 
 def _sum_losses(first: int, blocks: Iterable[ScoredRows]) -> PredictionLoss:

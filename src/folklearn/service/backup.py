@@ -20,11 +20,9 @@ def backup(folder: Path, target: Path) -> int:
     """
     if not (folder / journal.NAME).exists():
         raise InvalidInputError(f"{folder} is no folder of a service: there is no {journal.NAME}")
-    if target.exists() and not target.is_dir():
-        raise InvalidInputError(f"{target} is a file: name a new folder")
-    if target.exists() and any(target.iterdir()):
-        raise InvalidInputError(f"{target} is not empty: name a new folder")
     is_new = not target.exists()
+    if not is_new and (not target.is_dir() or any(target.iterdir())):
+        raise InvalidInputError(f"{target} is not empty, or is a file: name a new folder")
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _copy(folder, target)

@@ -12,8 +12,6 @@ import urllib3
 from folklearn.errors import FolklearnError
 from folklearn.service.events import new_id
 
-_RETRY_STATUSES = (429, 502, 503, 504)
-_N_TRIES = 8  # with pauses that double: about a minute
 _MAX_BATCH_BYTES, _MAX_BATCH_ITEMS = 900_000, 5_000
 
 
@@ -52,10 +50,10 @@ class Client:
     ----------
     address : such as ``"http://127.0.0.1:8080"``.
     key : text that begins with ``flk_``; by default that of the variable FOLKLEARN_KEY.
-    tries : how often a request is sent before `ConnectionError` is raised.
+    tries : how often a request is sent, in about a minute, before `ConnectionError` is raised.
     """
 
-    def __init__(self, address: str, key: str | None = None, *, tries: int = _N_TRIES) -> None:
+    def __init__(self, address: str, key: str | None = None, *, tries: int = 8) -> None:
         key = key or os.environ.get("FOLKLEARN_KEY")
         if not key:
             raise ServiceError(401, "a key is needed: key='flk_...', or FOLKLEARN_KEY")
@@ -65,7 +63,7 @@ class Client:
             total=tries,
             backoff_factor=0.1,
             backoff_max=20.0,
-            status_forcelist=_RETRY_STATUSES,
+            status_forcelist=(429, 502, 503, 504),
             allowed_methods=None,
             raise_on_status=False,
         )

@@ -212,7 +212,6 @@ _decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__(
 
 
 def decode_event(content: bytes) -> Any:
-    """Return the event that was encoded; raise RefusedError for any other bytes."""
     try:
         return _decoder.decode(content)
     except msgspec.MsgspecError as error:

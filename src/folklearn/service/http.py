@@ -220,9 +220,7 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
 
 def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
     if n_bytes > limit:
-        raise RefusedError(
-            422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: {remedy}"
-        )
+        raise RefusedError(422, f"an answer may have {limit:,} bytes, not {n_bytes:,}: {remedy}")
 
 
 # The OpenAPI document, made from the table that serves the routes.

@@ -26,7 +26,6 @@ from folklearn.service.events import JournalEvent, decode_event, encode_event
 
 FORMAT = 1
 NAME = "journal.db"
-_CHECKSUM_BYTES = 8  # reserved in every page
 _MAX_WAL_BYTES = 16_000_000  # that it may grow by before a checkpoint
 _BUSY_TIMEOUT_MS = 5_000  # while another process has the file
 _HEAD = struct.Struct("<QI")
@@ -84,7 +83,7 @@ def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
 
 
 def reserve_checksums(db: apsw.Connection) -> None:
-    reserved = ctypes.c_int(_CHECKSUM_BYTES)
+    reserved = ctypes.c_int(8)  # bytes of every page
     db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
 
 
@@ -162,7 +161,6 @@ class Journal:
 
     @contextmanager
     def name_damaged_file(self) -> Iterator[None]:
-        """Turn errors of SQLite into one that names the file."""
         try:
             yield
         except apsw.Error as error:
@@ -228,9 +226,8 @@ class Journal:
 
     def add_model(self, tenant: str, name: str) -> int:
         number: int = 1 + self._value("SELECT coalesce(max(number), 0) FROM model")
-        self.db.execute(
-            "INSERT INTO model VALUES (?, ?, ?, ?, NULL)", (number, tenant, name, self.last + 1)
-        )
+        row = number, tenant, name, self.last + 1
+        self.db.execute("INSERT INTO model VALUES (?, ?, ?, ?, NULL)", row)
         return number
 
     def end_model(self, number: int, seq: int) -> None:
@@ -281,7 +278,6 @@ class Journal:
             yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
     def has_event(self, model: int, seq: int, time: int) -> bool:
-        """Tell whether there is this event of a model that is not deleted."""
         where = "number = ? AND last IS NULL AND seq = ? AND time = ?"
         found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
         return bool(self._value(found, model, seq, time))

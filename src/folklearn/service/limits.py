@@ -27,9 +27,7 @@ class Limits:
     body: int = _limit(1_000_000, "bytes", "a request", "413")
     batch: int = _limit(10_000, "rows", "a request")
     label: int = _limit(MAX_LABEL_LETTERS, "letters", "a label", init=False)
-    name: int = _limit(
-        MAX_NAME_LETTERS, "letters", "the name of a column or of an action", init=False
-    )
+    name: int = _limit(MAX_NAME_LETTERS, "letters", "the name of a column or an action", init=False)
     text: int = _limit(MAX_TEXT_LETTERS, "letters", "the value of a column", init=False)
     models: int = _limit(100, "models", "a tenant")
     classes: int = _limit(1_000, "classes", "a model")
@@ -44,19 +42,13 @@ class Limits:
         100_000_000, "bytes", "the learner of a model, by its classes and features or places"
     )
     agent: int = _limit(20_000_000, "numbers", "an agent: actions times the square of its context")
-    memory: int = _limit(
-        1_000_000_000, "bytes", "all models and what is published of them, together", "503"
-    )
-    copies: int = _limit(
-        1_000_000_000, "bytes", "all copies of models that are looked at, together", "503"
-    )
+    memory: int = _limit(1_000_000_000, "bytes", "all models and their published copies", "503")
+    copies: int = _limit(1_000_000_000, "bytes", "all copies of models that are looked at", "503")
     answer: int = _limit(50_000_000, "bytes", "an answer")
     traffic: int = _limit(
         300_000_000, "bytes", "all requests and answers on their way, those above 64 kB", "503"
     )
-    unread: float = _limit(
-        30.0, "seconds", "a client that reads nothing of a long answer", "cut off"
-    )
+    unread: float = _limit(30.0, "seconds", "a client that reads none of a long answer", "cut off")
     queued_events: int = _limit(10_000, "requests", "the queue of the writer", "429")
     queued_bytes: int = _limit(64_000_000, "bytes", "the queue of the writer", "429")
     deadline: float = _limit(5.0, "seconds", "a request in the queue; then it is not done", "503")

@@ -19,7 +19,6 @@ from folklearn.service.limits import check_name
 from folklearn.service.states import ClassifierState
 
 _PREDICTED_AT_A_TIME = 256  # rows, before other requests get their turn
-_WATCH_SECONDS = 1.0  # between messages
 
 Json = dict[str, Any]  # the content of an answer with status 200
 
@@ -111,9 +110,8 @@ async def certificate(call: Call) -> Json:
         "rounds": proof.n_rounds,
         "loss": _finite_or_none(proof.loss / weight),  # a row, as everywhere here
         "best_linear_at_least": _finite_or_none(proof.best_linear_at_least / weight),
-        "B": _finite_or_none(proof.B),
+        "C": proof.C,
         "models": proof.models,
-        "norm": _finite_or_none(proof.norm),
     }
 
 
@@ -186,7 +184,7 @@ async def _messages(call: Call) -> AsyncIterator[bytes]:
             yield b"data: " + msgspec.json.encode(numbers) + b"\n\n"
         else:
             yield b": nothing new\n\n"
-        await asyncio.sleep(_WATCH_SECONDS)
+        await asyncio.sleep(1.0)
 
 
 async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
@@ -255,9 +253,7 @@ async def _predict(
 async def _copy_model(call: Call) -> tuple[int, Model]:
     version, state = await call.service.copy_state(call.host)
     if not isinstance(state, ClassifierState):
-        raise RefusedError(
-            422, "a model that decides has none: GET /v1/models/NAME has its numbers"
-        )
+        raise RefusedError(422, "a model that decides has none: see GET /v1/models/NAME")
     return version, state.model
 
 

@@ -34,7 +34,7 @@ from folklearn.service.limits import Limits, check_name
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
-from folklearn.synthetic import digits
+from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
 _BALLAST_BYTES = 16_000_000  # of a file to remove when the disk is full, to have room for repairs
@@ -164,8 +164,6 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-_PAUSE_SECONDS = 0.1  # between two rows
-_N_LATE = 30  # rows that come before a label does
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action
 _ACTIONS = ["news", "weather", "film"]
 
@@ -175,22 +173,21 @@ def start_demo(address: str, key: str) -> None:
     client, rng = Client(address, key, tries=0), np.random.default_rng(7)  # not the agent's seed
 
     def teach() -> None:
-        pixels, labels = digits()
-        values = zip(*(column.tolist() for column in pixels.values()), strict=True)
-        rows = [dict(zip(pixels, row, strict=True)) for row in values]
         asked, times = deque[tuple[str | None, str]](), cycle(_CLICKS)
         with suppress(ConnectionError, ServiceError):  # the service has ended
             model = client.create("digits")
             agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
-            for row, label in cycle([*zip(rows, labels, strict=True)]):
+            for pixels in cycle(digits()):
+                row = dict(pixels)
+                label = row.pop(DIGITS_TARGET)
                 asked.append((model.predict(row).id, label))
-                if len(asked) > _N_LATE:
+                if len(asked) > 30:  # a label comes so many rows late
                     id, shown = asked.popleft()
                     model.learn(shown, id=id)
                 time_of_day = next(times)
                 chosen = agent.decide({"time": time_of_day})
                 chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
                 agent.reward(chosen.id, float(rng.random() < chance))
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(0.1)
 
     threading.Thread(target=teach, daemon=True).start()

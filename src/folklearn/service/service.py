@@ -72,9 +72,7 @@ class Service:
             text = text.strip()
             key = self.keys.find(text) if kind.lower() == "bearer" else None
             if key is None and not (kind.lower() == "bearer" and is_well_formed(text)):
-                raise RefusedError(
-                    401, "the Authorization header must be 'Bearer flk_...', with a whole key"
-                )
+                raise RefusedError(401, "Authorization must be 'Bearer flk_...', with a whole key")
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
         elif with_session:  # not where something could change: other sites send the cookie too
@@ -226,9 +224,7 @@ class Writer:
             is_full = len(self._jobs) >= limits.queued_events
             is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
             if is_full and is_change:
-                raise RefusedError(
-                    429, "too many requests wait: try again in a second", retry_after=1
-                )
+                raise RefusedError(429, "too many requests wait: try again", retry_after=1)
             self._jobs.append(job)
             self._n_bytes += n_bytes
             if len(self._jobs) == 1:

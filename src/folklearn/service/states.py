@@ -27,7 +27,6 @@ from folklearn.utils import join_names
 FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
-_MAX_CATEGORY_FEATURES = MOST_OWN + SHARED  # of one column
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first
 _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
 _NUMBER = "number"
@@ -80,7 +79,7 @@ def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) ->
     n_new = len(new_columns) + (len(DATE_PARTS) - 1) * n_dates + len(DATE_PARTS) * n_unplaced
     n_categories = [*n_texts.values(), *len(model.crosses) * [len(items)]]  # by column or pair
     n_features = now.features + n_new
-    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_categories)
+    n_features += sum(min(n, MOST_OWN + SHARED) for n in n_categories)
     n_places = now.places + 1 + n_cells + n_new + len(model.crosses) * len(items) + len(n_texts)
     # A word has two letters and one between it and the next, which is a pair of words too.
     n_places += 2 * n_letters // 3
@@ -170,9 +169,7 @@ class ClassifierState:
                 return [LabelEvent(self.created.config.default, id=id) for id in ids]
         return []
 
-    def _learn_together(
-        self, labels: Sequence[LabelEvent | None], find: FindEntry
-    ) -> list[dict[str, Any]]:
+    def _learn_together(self, labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Any]:
         present = [label for label in labels if label is not None]
         items = [(label.row, label.label) for label in present if label.row is not None]
         try:

@@ -8,14 +8,13 @@ still.
 """
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from folklearn.arrays import Array, Labels
 from folklearn.kernels import experts, leaders
-from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
+from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
@@ -24,11 +23,11 @@ from folklearn.kernels.on_torch.expand import (
     DeviceRows,
     Point,
     add_expanded,
-    add_products,
 )
 from folklearn.kernels.quadratic import (
     Quadratic,
     Solve,
+    add_device_products,
     add_ridge,
     factorise,
     matrix,
@@ -40,29 +39,27 @@ MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
 
 class ExpertSums:
-    """The sums of a panel: the leaders', the certificates', those of leaders that forget."""
+    """The sums of a panel: the leaders', and those of leaders that forget."""
 
     def __init__(self, device: Device, state: ExpertState) -> None:
         K, d, n_sums = state.K, state.d, state.spec.n_sums
         self.device = device
         self.S = device.zeros(n_sums, n_pairs(K), d, d)
         self.G = device.zeros(n_sums, K, d)
-        self.totals = device.zeros(n_sums, N_TOTALS)
-        self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
+        self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), ())))
 
     @classmethod
     def of(cls, device: Device, state: ExpertState) -> "ExpertSums":
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
-        for place in np.flatnonzero(state["totals"][:, ROUNDS]).tolist():
+        for place in range(len(sums.S) if state.plan[experts.T] else 0):
             own = state.quadratic(place).to(device)
             sums.S[place], sums.G[place] = own.S, own.G
-            sums.totals[place] = device.put(own.totals)
         return sums
 
     def copy(self) -> "ExpertSums":
         other = copy.copy(self)  # the kept rows are never written to
-        other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
+        other.S, other.G = self.S.clone(), self.G.clone()
         return other
 
     def only(self, places: list[int]) -> "ExpertSums":
@@ -70,23 +67,22 @@ class ExpertSums:
         if len(places) == len(self.S):
             return self
         other = copy.copy(self)
-        other.S, other.G, other.totals = self.S[places], self.G[places], self.totals[places]
+        other.S, other.G = self.S[places], self.G[places]
         return other
 
     @property
     def n_bytes(self) -> int:
-        return sum(part.nbytes for part in (self.S, self.G, self.totals))
+        return int(self.S.nbytes + self.G.nbytes)
 
     def quadratic(self, place: int) -> Quadratic:
         """Return one of the sums, not copied."""
-        return Quadratic(self.S[place], self.G[place], back(self.totals[place]), self.device)
+        return Quadratic(self.S[place], self.G[place], np.zeros(N_TOTALS), self.device)
 
     def write(self, state: ExpertState) -> None:
         """Write all sums into a whole state."""
         for place in range(len(self.S)):
             here = self.quadratic(place).to(None)
-            for part, array in zip(("S", "G", "totals"), here, strict=True):
-                state[part][place] = array
+            state["S"][place], state["G"][place] = here.S, here.G
 
     def flush(self, state: ExpertState) -> None:
         """Let the rows that wait enter the sums."""
@@ -94,27 +90,13 @@ class ExpertSums:
         rows = slice(int(plan[experts.FLUSHED]), int(plan[experts.POSITION]))
         if rows.start < rows.stop:
             recent = self._rows(state, "recent", rows)
-            spec = state.spec
-            modes = [int(plan[experts.BEST]), *range(len(spec.ridges), spec.n_modes)]
-            W = self.device.put(np.stack([state.model(mode) for mode in modes]))
-            Z = recent.X @ W.transpose(1, 2)
-            self._add(state, recent, [Point(self.device, own, recent) for own in Z])
+            W = self.device.put(state.model(int(plan[experts.BEST])))
+            add_expanded(self.device, self.S[0], self.G[0], recent, W)
         plan[experts.FLUSHED] = plan[experts.POSITION]
-
-    def _add(self, state: ExpertState, rows: DeviceRows, points: Sequence[Point]) -> None:
-        """Add rows to the sums that rows enter as they come, each expanded at a point."""
-        n, torch = state.spec.n_expanded, self.device.torch
-        found = [p.expand(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
-        self.G[:n].baddbmm_(
-            torch.stack([one.residuals.T for one in found]), rows.X.expand(n, *rows.X.shape)
-        )
-        self.totals[:n] += torch.stack([one.totals for one in found])
-        together = torch.cat([one.coefficients for one in found], dim=1)
-        add_products(self.S[:n].flatten(0, 1), together, rows.X)
 
     def _rows(self, state: ExpertState, which: str, rows: slice) -> DeviceRows:
         return DeviceRows(
-            *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w", "norm"))
+            *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w"))
         )
 
     def _kept_rows(self, state: ExpertState) -> DeviceRows:
@@ -130,15 +112,14 @@ class ExpertSums:
     def refresh(self, state: ExpertState) -> None:
         """Move the modes of all ridges to where everything seen puts them."""
         spec, plan = state.spec, state.plan
-        best = int(np.argmin(state["losses"][: spec.n_modes]))
+        best = int(np.argmin(state["losses"][: len(spec.ridges)]))
         plan[experts.BEST] = best
         plan[experts.REFRESHES] += 1
-        shares = enumerate(state["weights"][: spec.n_modes])
+        shares = enumerate(state["weights"][: len(spec.ridges)])
         some = [e for e, share in shares if not leaders.skip_refresh(share, plan, e)]
-        ridges = state["ridges"]
         W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
         kept = self._kept_rows(state)
-        ridges_there = self.device.put(ridges[some])
+        ridges_there = self.device.put(state["ridges"][some])
         if int(plan[experts.T]) == len(kept.X) < state.d:
             found = move_within_span(self.device, kept, W[0], ridges_there, W[1:])
         else:
@@ -146,33 +127,27 @@ class ExpertSums:
             found = move_to_modes(self.device, S, G, kept, W[0], ridges_there, W[1:])
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
-            if e >= len(spec.ridges):
-                ratio = (own**2).sum() / (state.K * spec.classes[e - len(spec.ridges)] ** 2)
-                ridges[e] = leaders.next_certificate_ridge(ridges[e], ratio)
 
     def refresh_forgetting(self, state: ExpertState, f: int) -> None:
         """Discount the sum of a leader that forgets, and learn the rows of the last period."""
-        spec, plan = state.spec, state.plan
-        e, place = spec.n_modes + f, spec.n_expanded + f
+        n_modes, plan = len(state.spec.ridges), state.plan
+        e, place = n_modes + f, bool(n_modes) + f
         period, keep = state["forgetting"][f]
         stop = int(plan[experts.POSITION])
         rows = self._rows(state, "recent", slice(stop - int(period), stop))
-        for part in (self.S, self.G, self.totals):
-            part[place] *= keep
         S, G = self.S[place], self.G[place]
+        S *= keep
+        G *= keep
         W = self.device.put(state.model(e))
         ridge = self.device.put(state["ridges"][e : e + 1])
         W = move_to_modes(self.device, S, G, rows, W, ridge, W[None])[0]
         state.set_model(e, back(W))
-        own = self.quadratic(place)
-        add_expanded(self.device, (own,), rows, W, (0.0,))
-        self.totals[place] = self.device.put(own.totals)
+        add_expanded(self.device, S, G, rows, W)
 
     def run(
         self,
         state: ExpertState,
         X: Array,
-        norms: Array,
         labels: Labels,
         soft: Array,
         weights: Array,
@@ -184,13 +159,12 @@ class ExpertSums:
         plan, K, torch = state.plan, state.K, self.device.torch
         self.flush(state)
         plan[experts.POSITION] = plan[experts.FLUSHED] = 0
-        n_coefficients = state.spec.n_expanded * n_pairs(K)  # of a row
-        at_once = max(1, min(MOST_ROWS, MAX_COEFFICIENTS // n_coefficients))
+        at_once = max(1, min(MOST_ROWS, MAX_COEFFICIENTS // n_pairs(K)))
         counts = np.cumsum(weights[:at_once] > 0.0)
         ahead = max(int(plan[experts.NEXT] - plan[experts.T]), 1)
         # The round of the refresh is the last one.
         m = min(int(np.searchsorted(counts, ahead)) + 1, len(counts))
-        rows = DeviceRows.of(self.device, K, X[:m], norms[:m], labels[:m], soft[:m], weights[:m])
+        rows = DeviceRows.of(self.device, K, X[:m], labels[:m], soft[:m], weights[:m])
         linear = self.device.put(state["W"][:-1].reshape(state.d, -1))
         Z = (rows.X @ linear).view(len(rows.X), -1, K)
         predicted = torch.softmax(Z, dim=2).clamp_(min=experts.FLOOR)
@@ -219,16 +193,16 @@ class ExpertSums:
         first = int(plan[experts.N_KEPT])
         kept = counted[: spec.kept - first]
         if len(kept):
-            for part, values in zip(("x", "y", "w", "norm"), rows, strict=True):
+            for part, values in zip(("x", "y", "w"), rows, strict=True):
                 state[f"kept_{part}"][first : first + len(kept)] = back(values)[kept]
             plan[experts.N_KEPT] += len(kept)
         others = counted[len(kept) :]
         if len(others):
             places = self.device.put(others)
-            modes = [int(plan[experts.BEST]), *range(len(spec.ridges), spec.n_modes)]
-            some, at = rows.of_places(places), Z[places]
-            points = {mode: Point(self.device, at[:, mode], some) for mode in set(modes)}
-            self._add(state, some, [points[mode] for mode in modes])
+            some, best = rows.of_places(places), int(plan[experts.BEST])
+            expanded = Point(self.device, Z[places, best], some).expand()
+            self.G[0].addmm_(expanded.residuals.T, some.X)
+            add_device_products(self.S[0], expanded.coefficients, some.X)
 
 
 def _losses(P: Any, Y: Any) -> Any:
@@ -247,8 +221,8 @@ def move_to_modes(
     K, curved = W.shape[1], S
     if len(kept.X):
         curved = S.clone()
-        true_curvature = Point(device, kept.X @ at.T, kept).expand(0.0).coefficients
-        add_products(curved, true_curvature, kept.X)
+        true_curvature = Point(device, kept.X @ at.T, kept).expand().coefficients
+        add_device_products(curved, true_curvature, kept.X)
     H = matrix(curved, K, device, n_rows=K - 1)
     solvers = [factorise(add_ridge(H, float(ridge), K), device) for ridge in ridges]
     able = [e for e, solve in enumerate(solvers) if solve is not None]

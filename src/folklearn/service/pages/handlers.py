@@ -1,7 +1,4 @@
-"""Pages in the browser: sessions, headers, one handler for each route, and a cache of models.
-
-What the page of a model shows is computed from a copy of the model, in a thread.
-"""
+"""Pages in the browser: sessions, headers, one handler for each route, and a cache of models."""
 
 import asyncio
 import logging
@@ -35,7 +32,6 @@ from folklearn.service.states import ClassifierState, NamedAgent
 
 log = logging.getLogger("folklearn.service")
 
-_MAX_FORM_BYTES = 10_000
 # The referrer stays within the pages: without any, a browser hides the origin of a form too.
 _HEADERS = {
     "content-security-policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -49,9 +45,8 @@ _DOCUMENT_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'"
 }
-_STATIC = Path(__file__).parent / "static"
 _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FILES = {path.name: (path.read_bytes(), _MEDIA_TYPES[path.suffix]) for path in _STATIC.iterdir()}
+_STATIC = {path.name: path for path in (Path(__file__).parent / "static").iterdir()}
 _MIN_SECONDS_KEPT = 5.0  # that a page is shown, at least,
 _COST_RATIO_KEPT = 5.0  # and times what it took to compute
 _COST_RATIO_IMPORTANCE = 20.0  # between two measurements of importance
@@ -221,11 +216,10 @@ def _check_same_site(request: Request) -> None:
 
 
 async def static(page: PageRequest) -> Response:
-    file = page.request.path_params["file"]
-    if file not in _FILES:
+    path = _STATIC.get(page.request.path_params["file"])
+    if path is None:
         raise RefusedError(404, "There is no such file.")
-    content, media_type = _FILES[file]
-    return Response(content, media_type=media_type)
+    return Response(path.read_bytes(), media_type=_MEDIA_TYPES[path.suffix])
 
 
 async def login_form(page: PageRequest) -> Response:
@@ -233,7 +227,7 @@ async def login_form(page: PageRequest) -> Response:
 
 
 async def login(page: PageRequest) -> Response:
-    content = await read_body(page.request.receive, page.headers, _MAX_FORM_BYTES)
+    content = await read_body(page.request.receive, page.headers, limit=10_000)
     fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
     text = fields.get("key", [""])[0].strip()
     key = page.service.keys.find(text)
@@ -296,10 +290,9 @@ async def chart(page: PageRequest) -> Response:
 async def report(page: PageRequest) -> Response:
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    record, title = (await page.pages.find(page.host)).model.to_record(), page.host.row.name
-    text = await asyncio.to_thread(
-        lambda: Model.from_record(record).report(title=f"Report on {title}")
-    )
+    title = f"Report on {page.host.row.name}"
+    record = (await page.pages.find(page.host)).model.to_record()
+    text = await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
 
 

@@ -1,4 +1,4 @@
-"""Bounds that need no norm: the theorem of docs/theory/unconstrained.md, attacked.
+"""Bounds that need no norm: the theorem of docs/theory/evidence.md on its slow twin, attacked.
 
 Every draw is from a generator with a fixed seed; FOLKLEARN_TEST_SEED gives others.
 """
@@ -9,8 +9,8 @@ import pytest
 from scipy.special import softmax
 
 from tests.reference import unconstrained as twin
+from tests.reference.hostile import one_stream
 from tests.reference.unconstrained import LiveBound
-from tests.test_evidence_proofs import one_stream
 
 DIGITS = 50
 

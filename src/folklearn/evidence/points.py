@@ -1,0 +1,116 @@
+"""Points of expansion: how far from a model the curvature of its rows holds.
+
+The proofs are in docs/theory/evidence.md; (n) is an equation there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from folklearn.arrays import Array
+from folklearn.evidence.lower_bound import UNIT
+
+_SHRUNK = 1.0 - 1e-8  # of curvatures: pays for their own rounding
+
+
+class ExpansionPoint(NamedTuple):
+    """A model at which rows were expanded, and the steps from it that their curvature pays for.
+
+    These are the D (K, d) for which some c has a sum over classes of |L_k' (D_k - c)|^2 of at
+    most radius^2. L (K, d, d) is lower triangular.
+    """
+
+    W: Array
+    L: Array
+    radius: float
+
+    @classmethod
+    def at(cls, W: Array, curvatures: Array, radius: float) -> tuple["ExpansionPoint", Array]:
+        """Return a point whose metric is near curvatures (K, d, d), and inverses R (K, d, d).
+
+        The metric is *defined* by the inverses: a row x has the length |R_k x| for class k, and
+        |R_k^-T D| <= |L_k' D| / (1 - |1 - R_k L_k|), which L is divided by (8).
+        """
+        d = W.shape[1]
+        L, R = np.empty_like(curvatures), np.empty_like(curvatures)
+        for k, A in enumerate(curvatures):
+            # In units of the columns, which change neither |R x| nor |L' D|.
+            scale, nudge, error = np.sqrt(np.maximum(np.diag(A), 1e-300)), 1e-13, 1.0
+            near = A / np.outer(scale, scale)
+            while not error < 0.5:
+                try:
+                    lower = np.linalg.cholesky(near + nudge * np.eye(d))
+                    inverse = solve_triangular(lower, np.eye(d), lower=True)
+                    rounding = d * UNIT * np.linalg.norm(inverse) * np.linalg.norm(lower)
+                    L[k], R[k] = scale[:, None] * lower, inverse / scale
+                    error = float(np.linalg.norm(np.eye(d) - R[k] @ L[k]) + rounding)
+                except np.linalg.LinAlgError:
+                    pass
+                nudge *= 100.0
+            L[k] *= (1.0 + 1e-12) / (1.0 - error)
+        return cls(W.copy(), L, radius), R
+
+    def step_to(self, W: Array) -> float:
+        """Return the length of the step to a model, rounded up (9)."""
+        d = W.shape[1]
+        A = self.L @ self.L.transpose(0, 2, 1)
+        total = A.sum(axis=0)
+        sizes = total.diagonal()
+        total[np.diag_indices(d)] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
+        step = W - self.W
+        shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
+        away = np.einsum("kij,ki->kj", self.L, step - shift)
+        sizes = np.abs(W) + np.abs(self.W) + np.abs(shift)
+        rounding = np.einsum("kij,ki->kj", np.abs(self.L), sizes)
+        lengths = np.linalg.norm(away) + 4.0 * (d + 4.0) * UNIT * np.linalg.norm(rounding)
+        return float(lengths * (1.0 + 1e-12))
+
+    def join(self, other: "ExpansionPoint") -> "ExpansionPoint":
+        """Return a point within whose radius a model is within both of theirs.
+
+        The metric is at least either one, and the radius pays for the steps to both (10).
+        """
+        both = self.L @ self.L.transpose(0, 2, 1) + other.L @ other.L.transpose(0, 2, 1)
+        d = both.shape[1]
+        both[:, range(d), range(d)] *= 1.0 + 4.0 * d * (d + 4.0) * UNIT  # of sums and the factor
+        radius = min(self.radius - self.step_to(other.W), other.radius)
+        return ExpansionPoint.at(other.W, both, max(0.0, radius))[0]
+
+
+def entropies(P: Array) -> Array:
+    """Return the entropies (m,) of distributions P (m, K)."""
+    logarithms = np.log(P, out=np.zeros_like(P), where=P > 0.0)
+    total: Array = -(P * logarithms).sum(axis=1)
+    return total
+
+
+def curvature_constant(reach: Array) -> Array:
+    """Return c(rho), of the quadratic that holds where no logit falls by more than rho (4)."""
+    inside = 0.5 + reach / 6.0 + reach * reach / 24.0
+    constants: Array = np.where(reach >= 2.0, 0.5 * reach, inside)
+    return constants
+
+
+def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> Array:
+    """Return r (m, K) of rows predicted as P, which hold for all steps within a radius (6, 7).
+
+    With weights q of sum 1, a logit falls below their mean by at most radius times
+    sum_k q_k (D_i + D_k) over the others, D the distances (m, K), and what logits are `off` (m,).
+    r = a q for the largest a that the reaches allow, so that the mean is that of r exactly.
+    """
+
+    def constants(q: Array) -> Array:
+        mean = (q * distances).sum(axis=1, keepdims=True)
+        near = (1.0 - q) * distances + (mean - q * distances)
+        near += (4.0 * len(q.T) * UNIT) * (distances + mean)  # what cancels above
+        return curvature_constant(radius * near + off[:, None])
+
+    q = P
+    for _ in range(2):
+        q = P / constants(q)
+        q /= q.sum(axis=1, keepdims=True)
+    limits = P / constants(q)
+    a = np.divide(limits, q, out=np.full_like(q, np.inf), where=q > 0.0).min(axis=1, keepdims=True)
+    r: Array = _SHRUNK * a * q
+    return r
