@@ -80,7 +80,7 @@ def test_nothing_is_lost_when_the_process_dies_at_any_call(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_nothing_is_lost_when_the_disk_is_full(tmp_path: Path, seed: int) -> None:
-    small, record, n_requests = tmp_path / "small", tmp_path / "record", 200
+    small, record, n_requests = tmp_path / "small", tmp_path / "record", 500
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "none", small])
     if mounted.returncode:
