@@ -123,3 +123,10 @@ def test_its_numbers_are_kept_and_bad_ones_refused(rng):
         Regression.of_numbers({"loss": 1.0})
     with pytest.raises(InvalidInputError, match="C"):
         logistic_regression(X, y, n_classes=2, C=0.0)
+
+
+def test_a_start_that_is_worse_than_none_is_not_taken(rng):
+    X, y = stream(rng)
+    best = logistic_regression(X, y, n_classes=3)
+    found = logistic_regression(X, y, n_classes=3, start=1e10 * rng.normal(size=best.W.shape))
+    assert found.loss + found.penalty == pytest.approx(best.loss + best.penalty, rel=1e-5)

@@ -131,8 +131,8 @@ def test_a_share_below_one_is_needed_where_the_optimum_is_far(rng, monkeypatch):
     loss = float(np.logaddexp(0.0, -(W[1] - W[0]) * (2 * y - 1)).sum())
     penalty = 0.5 * float((evidence.penalties * W**2).sum())
     assert bound <= loss + penalty
-    assert evidence._share(W) < 1.0
     far = np.array([[-3.0], [3.0]])
+    assert evidence._share(far) < 1.0
     loss = float(np.log1p(np.exp(-6.0 * (2 * y - 1))).sum())
     assert evidence.value(far) <= loss
     assert evidence._tangent(far, 1.0).value > loss  # it is the share that makes it sound

@@ -165,8 +165,10 @@ def regress(
     objective = _Objective(loss, problem.penalties, report)
     W = loss.narrow(validation.model("start", start, n_classes, n_features))
     with threads_for(W.size):
-        tol = validation.positive("tol", tol)
-        _descend(objective, W - W.mean(axis=0), tol, most_passes)
+        tol, W = validation.positive("tol", tol), W - W.mean(axis=0)
+        if W.any() and not objective.value(W)[0] < objective.value(np.zeros_like(W))[0]:
+            W = np.zeros_like(W)  # a start that is worse than none
+        _descend(objective, W, tol, most_passes)
         if not loss.is_wide:
             _take_newton_steps(objective, tol, most_passes)
     return Regression(

@@ -362,9 +362,12 @@ class Evidence(LowerBound):
             W, _ = self._minimise(0, s, _MAX_STEPS)
             share = self._share(W)
             if share >= s:
-                return max(0.0, self._tangent(W, s).least(self.penalties)), W
+                bound = self._tangent(W, s).least(self.penalties)
+                if bound > 0.0:
+                    return bound, W
+                break
             s = min(0.9 * s, share)
-        W = self._W
+        W = self._W  # nothing is proven there mostly, but it is a model near the best one
         return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W
 
     def lower_bound(self) -> float:
