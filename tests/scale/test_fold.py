@@ -42,7 +42,7 @@ def test_batches_of_any_size_give_the_same_bytes(events, cuts):
     [
         [{}, {"a": 2.0}],  # nothing at all, then a number in the first place
         [{"a": "", "b": 1.0}, {"a": 2.0, "b": 1.0}],  # gaps of other kinds than the column
-        [{"a": np.datetime64("NaT"), "b": 1.0}, {"a": 2.0, "b": 1.0}],
+        [{"a": np.datetime64("NaT", "s"), "b": 1.0}, {"a": 2.0, "b": 1.0}],
         [{"a": math.nan, "b": 1.0}, {"a": date(2024, 5, 1), "b": 1.0}],
         [{1: 2.0, "a": 1.0}, {True: 3.0, "a": 1.0}],  # names that are equal, and written apart
     ],

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -52,6 +53,7 @@ class ArrowReader(Reader):
         self._path: Any = source.path
         if not self._is_stream and (source.is_live or source.path is None):
             self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
+            weakref.finalize(self, self._copy.close)
             self._copy.writelines(source.raw())
             self._copy.flush()
             self._path = self._copy.name
