@@ -204,6 +204,10 @@ class Evidence(LowerBound):
         if len(counted) < len(X):
             X, Y, weights = X[counted], Y[counted], weights[counted]
         self._minimum = None
+        self._wait(X, Y, weights)
+
+    def _wait(self, X: Array, Y: Array, weights: Array) -> None:
+        """Put rows to those that wait, and settle whenever there are enough."""
         start = 0
         while start < len(X):
             stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
@@ -397,12 +401,7 @@ class Evidence(LowerBound):
         both._inverses = None  # rows of the other are not measured by it
         rows = other._rows
         both._W = self._W if self.total_weight >= other.total_weight else other._W
-        start = 0
-        while start < len(rows.X):
-            stop = start + KEPT_ROWS + SETTLED_ROWS - len(both._rows.X)
-            both._rows.extend(rows.X[start:stop], rows.Y[start:stop], rows.weights[start:stop])
-            start = min(stop, len(rows.X))
-            both._settle()
+        both._wait(rows.X, rows.Y, rows.weights)
         return both
 
     def __mul__(self, factor: float) -> Self:
