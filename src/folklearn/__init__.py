@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.leader import Leader as Leader
     from folklearn.learners.mixture import Mixture as Mixture
     from folklearn.learners.sgd import Ogd as Ogd
+    from folklearn.learners.shared_gaussian import SharedGaussian as SharedGaussian
     from folklearn.learners.sparse_sgd import SparseSgd as SparseSgd
     from folklearn.metrics.scores import progressive as progressive
     from folklearn.metrics.scores import score as score

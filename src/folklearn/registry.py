@@ -46,7 +46,9 @@ _MODULES = {
     "learners.leader": "Leader",
     "learners.mixture": "Mixture",
     "learners.sgd": "Ogd",
+    "learners.shared_gaussian": "FixedGaussian SharedGaussian",
     "learners.sparse_sgd": "SparseSgd",
+    "learners.term_mixture": "TermMixture",
     "model.encoder": "TableEncoder",
     "model.pipeline": "OnlinePipeline",
     "model.explain": "Explanation",
@@ -58,6 +60,7 @@ _MODULES = {
     "model.batch": "RowBuffer",
     "model.run": "Run Score",
     "model.stream_evidence": "StreamEvidence",
+    "model.terms": "TermScaler TermSet",
     "serialization": "load",
     "service.client": "Client",
     "readers.table": "Table TextColumn table_from_records",
@@ -79,18 +82,21 @@ HOMES = {
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians", "Evidence",
-    "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader", "LinearEvidence",
+    "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader",
+    "LinearEvidence",
     "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd",
     "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
-    "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "Soba", "SparseScaler", "SparseSgd",
-    "StreamEvidence", "Subspace", "TableEncoder", "Windows",
+    "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba", "SparseScaler",
+    "SparseSgd",
+    "StreamEvidence", "Subspace", "TableEncoder", "TermMixture", "TermScaler", "TermSet", "Windows",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning", "Evidence",
     "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
-    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence", "SparseSgd", "auto",
+    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
+    "SharedGaussian", "SparseSgd", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (

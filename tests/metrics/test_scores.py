@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import softmax
-from sklearn.metrics import brier_score_loss, log_loss
+from sklearn.metrics import log_loss, mean_squared_error
 
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
@@ -27,7 +27,7 @@ def test_against_scikit_learn(predictions):
     options = {"labels": range(K), "sample_weight": weight}
     assert scores.log_loss == pytest.approx(log_loss(y, P, **options), rel=1e-12)
     assert scores.brier == pytest.approx(
-        brier_score_loss(y, P, scale_by_half=False, **options), rel=1e-12
+        mean_squared_error(np.eye(K)[y], P, sample_weight=weight) * K, rel=1e-12
     )
     assert scores.error_rate == pytest.approx(weight @ (P.argmax(axis=1) != y) / weight.sum())
     assert scores.loss == pytest.approx(scores.log_loss * weight.sum(), rel=1e-12)

@@ -93,6 +93,9 @@ gemm = _bind("dgemm", "c c i i i d a i a i d a i")
 # C = A B for a symmetric m x m matrix A given by its upper triangle:
 # m, n, A, a0, lda, B, b0, ldb, C, c0, ldc
 symm = _bind("dsymm", "L U i i 1 a i a i 0 a i")
+# y = A x for a symmetric n x n matrix A given by its upper triangle:
+# n, A, a0, lda, x, x0, stride of x, y, y0, stride of y
+symv = _bind("dsymv", "U i 1 a i a i 0 a i")
 # C += alpha op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k:
 # trans, n, k, alpha, A, a0, lda, C, c0, ldc
 syrk = _bind("dsyrk", "U c i i d a i 1 a i")

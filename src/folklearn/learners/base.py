@@ -4,6 +4,7 @@ Public methods check their input, once. Callers that have checked it already (a 
 raw rows, an agent) call the methods with an underscore.
 """
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -127,12 +128,19 @@ class Learner(Serializable, ABC):
 
         That is so if the expert of the largest weight is clearly not the best one there.
         """
-        losses = np.array([self.standing.get(name, math.inf) for name in self._expert_names()])
+        losses = np.array(self._standings())
         best = losses.min()
         if not losses[int(weights.argmax())] > _CLEARLY_WORSE * best:
             return np.zeros(len(losses), bool)
         kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
         return kept
+
+    def _standings(self) -> list[float]:
+        """Return the losses on the hold-out rows of the experts that may retire, inf if unknown."""
+        return [self.standing.get(name, math.inf) for name in self._expert_names()]
+
+    def _set_standing(self, losses: Mapping[str, float]) -> None:
+        self.standing = losses
 
     def _run(self, rows: Rows, report: Report | None) -> Array:
         """Predict, then learn, checked rows, dense or sparse; return the predictions (T, K)."""
@@ -271,6 +279,10 @@ class Learner(Serializable, ABC):
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""
         return math.inf
+
+    def copy_to_predict(self) -> Self:
+        """Return a copy that predicts as this learner does now, and must not learn."""
+        return copy.deepcopy(self)
 
     @property
     def can_grow(self) -> bool:

@@ -1,8 +1,8 @@
 """Mixtures of learners: as good as the best of them, or as the best sequence of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,7 +79,7 @@ class Mixture(Learner):
     "Tracking the best expert", for ``share``.
     """
 
-    PARAMS = ("share", "retire", "max_weight")
+    PARAMS: ClassVar[tuple[str, ...]] = ("share", "retire", "max_weight")
     CHILDREN = ("experts",)
     COUNTERS = ("_n_rounds",)
     ARRAYS = ("weights", "losses", "reviewed", "totals")
@@ -112,7 +112,7 @@ class Mixture(Learner):
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
             check_is_learner(f"expert {i}", expert)
-        sizes = {(expert.n_features, expert.n_classes) for expert in self.experts}
+        sizes = {(self._n_features_of(e), e.n_classes) for e in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(
                 f"the experts of a mixture must have equal n_features and n_classes, got {sizes}"
@@ -127,6 +127,15 @@ class Mixture(Learner):
         self._reviewed: Array = np.zeros(n)  # the losses half the rounds ago
         self._totals: Array = np.zeros(_N_TOTALS)
         self._find_survivors()
+
+    def _n_features_of(self, expert: Learner) -> int:
+        """Return how many features the mixture has, by an expert."""
+        return expert.n_features
+
+    def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
+        """Yield survivors with what each sees of contexts (T, d), or of one (d,), and the norms."""
+        for expert in self._survivors:
+            yield expert, X, norms
 
     def _begin(self, start: WarmStart) -> None:
         for expert in self.experts:
@@ -171,23 +180,25 @@ class Mixture(Learner):
         return list(self._survivors)
 
     def _predict(self, x: Array) -> Array:
-        P = np.array([expert._predict(x) for expert in self._survivors])
+        P = np.array([expert._predict(x) for expert, x, _ in self._views(x)])
         p: Array = self._weights[self._alive] @ np.maximum(P, TINY, out=P)
         return p
 
     def _predict_batch(self, X: Any, norms: Array) -> Array:
-        return _mix(self._expert_predictions(X, norms), self._weights[self._alive, None])
+        P = [expert._predict_rows(*seen) for expert, *seen in self._views(X, norms)]
+        return _mix(np.array(P), self._weights[self._alive, None])
 
     def _expert_names(self) -> list[str]:
         return [f"{i}: {type(self.experts[i]).__name__}" for i in self._alive]
 
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
-        return np.array([expert._predict_rows(X, norms) for expert in self._survivors])
+        return np.array([e._predict_rows(*seen) for e, *seen in self._views(X, norms)])
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        P = np.array([expert._predict(x) for expert in self._survivors])[:, None, :]
-        for expert in self._survivors:
-            expert._learn(x, label, soft, weight)
+        views = list(self._views(x))
+        P = np.array([expert._predict(seen) for expert, seen, _ in views])[:, None, :]
+        for expert, seen, _ in views:
+            expert._learn(seen, label, soft, weight)
         softs = soft[None, :] if label < 0 else soft
         return float(self._count(P, np.array([label]), softs, np.array([weight]))[1][0])
 
@@ -195,7 +206,8 @@ class Mixture(Learner):
         return min(rows_to_review(self._n_rounds, _FIRST_LOOK), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        expert_P = np.array([expert._run(rows, None) for expert in self._survivors])
+        views = self._views(rows.X, rows.norms)
+        expert_P = np.array([e._run(Rows(X, norms, *rows[2:]), None) for e, X, norms in views])
         P[:] = self._count(expert_P, rows.labels, rows.soft, rows.weights)[0]
 
     def _count(
@@ -300,7 +312,7 @@ class Mixture(Learner):
         all_experts = range(len(self.experts))
         fit = [i for i in all_experts if self.experts[i].expected_bytes(**sizes) <= room]
         fit = fit or list(all_experts)
-        experts = [self.experts[i].grown(**sizes) for i in fit]
+        experts = [self._grow_expert(self.experts[i], **sizes) for i in fit]
         larger = self._construct(experts=experts, **words)
         for part, array in larger._parts().items():
             array[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
@@ -310,6 +322,9 @@ class Mixture(Learner):
         larger._normalise_weights()
         larger._find_survivors()
         return larger
+
+    def _grow_expert(self, expert: Learner, n_features: int, n_classes: int) -> Learner:
+        return expert.grown(n_features=n_features, n_classes=n_classes)
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:

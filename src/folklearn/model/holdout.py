@@ -91,7 +91,7 @@ class HoldoutWeights(Serializable):
             return None
         if ahead is not None:
             return self._score(learner, scaler, ahead)
-        self._learner, self._scaler = copy.deepcopy((learner, scaler))
+        self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
         self.is_open, self.next_round = True, self._stop
         return None
 

@@ -18,14 +18,21 @@ from folklearn.learners.base import Learner
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
+from folklearn.model.terms import TermScaler, choose_terms
 from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
+
+TERMS = ("auto", "none", "all")
+_OPENING_ROUNDS = 64, 256  # after which terms are chosen, and chosen again
+_MIN_OPENING_ROWS, _MIN_TERMS = 32, 16
+_ALL_TERMS = 2000
 
 
 class OnlinePipeline(Serializable):
@@ -56,6 +63,7 @@ class OnlinePipeline(Serializable):
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     windows : of `StreamEvidence`.
+    terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
 
     Examples
@@ -78,8 +86,10 @@ class OnlinePipeline(Serializable):
         intercept: bool = True,
         sparse: bool = False,
         windows: bool = False,
+        terms: str = "none",
         device: str = OWN,
     ) -> None:
+        self.terms = validation.choice("terms", terms, TERMS)
         self.name, self.sparse, self.device = learner, bool(sparse), device
         self.settings = dict(settings or {})
         self.n_classes = validation.count("n_classes", n_classes, 0)
@@ -100,7 +110,10 @@ class OnlinePipeline(Serializable):
         if self.sparse:
             self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
         else:
-            self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
+            kind = TermScaler if self.terms != "none" and scale else OnlineScaler
+            self.scaler = kind(n_features=n_features, gaps=True, **switches)
+        # The round after which terms open, 0 for never.
+        self._next_opening = _OPENING_ROUNDS[0] * isinstance(self.scaler, TermScaler)
         self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
@@ -132,7 +145,7 @@ class OnlinePipeline(Serializable):
     def to(self, device: str) -> Self:
         """Move the sums of the learner to a device, or back to the "cpu"; return self."""
         self.device = device
-        if isinstance(self.learner, ExpertLearner):
+        if isinstance(self.learner, ExpertLearner | TermMixture):
             self.learner.to(device)
         return self
 
@@ -176,7 +189,8 @@ class OnlinePipeline(Serializable):
     def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
         copied = self._shallow()
-        copied.scaler, copied.learner = copy.deepcopy((self.scaler, self.learner))
+        copied.scaler = copy.deepcopy(self.scaler)
+        copied.learner = None if self.learner is None else self.learner.copy_to_predict()
         copied.holdout = self.holdout.without_stripe()
         copied.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
         return copied
@@ -208,6 +222,7 @@ class OnlinePipeline(Serializable):
             or self.batch_fit is not None
             or self._is_wide
             or self.n_rounds >= self.holdout.next_round
+            or self.n_rounds + 1 == self._next_opening
             or not isinstance(scaler, OnlineScaler)
             or x.size != scaler.n_features
         ):
@@ -288,7 +303,38 @@ class OnlinePipeline(Serializable):
 
     def _share_holdout(self) -> None:
         if self.learner is not None:
-            self.learner.standing = dict(self.holdout.losses)
+            self.learner._set_standing(dict(self.holdout.losses))
+
+    def _open_terms(self) -> None:
+        """Choose terms by the rows that wait in the evidence, and let Gaussians learn these rows.
+
+        Early, with few rows, and once more; if there is but one class, later.
+        """
+        scaler, learner, K = self.scaler, self.learner, self.n_classes
+        assert isinstance(scaler, TermScaler)
+        is_last = self.n_rounds >= _OPENING_ROUNDS[-1]
+        self._next_opening = self.n_rounds + _OPENING_ROUNDS[-1] if is_last else _OPENING_ROUNDS[-1]
+        n_most = affordable_terms(scaler.n_columns, K) if self.terms == "auto" else _ALL_TERMS
+        waiting, numeric = self.evidence.rows.batch(self.evidence.numeric), self.evidence.numeric
+        if waiting is None or learner is None or n_most < _MIN_TERMS:
+            return
+        rows = waiting.resize(len(numeric), K, numeric).take(waiting.weights > 0.0)
+        labels = rows.Y.argmax(axis=1)
+        if len(labels) < _MIN_OPENING_ROWS or labels.min() == labels.max():
+            return
+        terms = choose_terms(rows.X, labels, n_most, crosses=self.terms == "all")
+        if not len(terms):
+            return
+        lines = learner.lines if isinstance(learner, TermMixture) else learner
+        assert lines is not None
+        Z = scaler.open_terms(terms, rows.X)
+        self.learner = mixture = TermMixture.of_lines(lines, len(terms))
+        soft = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
+        for gaussian in mixture.gaussians:
+            gaussian._run(soft, None)
+        if is_last:
+            self._next_opening = 0
+        self._predicted = None, None
 
     def grow(
         self,
@@ -376,6 +422,8 @@ class OnlinePipeline(Serializable):
                 scores = holdout.begin(self.n_rounds, self.learner, self.scaler, ahead)
             n_ahead = holdout.next_round - self.n_rounds if scores is None else stripe_end - start
             stop = min(start + n_ahead, start + evidence.chunk_rows - evidence.rows.n_rows, T)
+            if self._next_opening:
+                stop = min(stop, start + self._next_opening - self.n_rounds)
             is_new = known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
@@ -414,6 +462,8 @@ class OnlinePipeline(Serializable):
                 if holdout.end(self.n_rounds):
                     self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
+            if self.n_rounds == self._next_opening:
+                self._open_terms()
         self._n_classes_ahead = 0
         return P, u
 
@@ -441,8 +491,8 @@ class OnlinePipeline(Serializable):
         """Return what is proven about a total loss; see `StreamEvidence.certificate`."""
         return self.evidence.certificate(loss, self.n_rounds, columns)
 
-    PARAMS = ("name", "settings")
-    COUNTERS = ("n_classes", "n_rounds", "n_new")
+    PARAMS = ("name", "settings", "terms")
+    COUNTERS = ("n_classes", "n_rounds", "n_new", "_next_opening")
     STATE: ClassVar[Mapping[str, Any]] = {
         "scaler": OnlineScaler | SparseScaler, "holdout": HoldoutWeights,
         "evidence": StreamEvidence, "learner": Learner,
@@ -452,7 +502,8 @@ class OnlinePipeline(Serializable):
     def _construct(cls, **words: Any) -> Self:
         # As small as can be: its parts are replaced by those of the record.
         name, n_classes = words["name"], 0 if catalogue.grows(words["name"]) else 2
-        return cls(name, words["settings"], n_features=1, n_classes=n_classes)
+        terms = words["terms"]
+        return cls(name, words["settings"], n_features=1, n_classes=n_classes, terms=terms)
 
     def to_record(self) -> Record:
         record = super().to_record()
@@ -472,6 +523,9 @@ class OnlinePipeline(Serializable):
         sizes = None if learner is None else (learner.n_features, learner.n_classes)
         if sizes != ((d, K) if K >= 2 else None):
             raise record.error("lacks its learner, or holds one of another size")
+        n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
+        if n_terms != (scaler.n_terms if isinstance(scaler, TermScaler) else 0):
+            raise record.error("holds terms that its learner does not know")
         if "refitted" in record.arrays:
             self.batch_fit = record.part("refitted", (K, d))
         elif "fitted_columns" in record.arrays:

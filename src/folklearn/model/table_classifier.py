@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.kernels.blas import OWN
@@ -14,7 +15,7 @@ from folklearn.learners import catalogue
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import EncodedBatch, TableEncoder
 from folklearn.model.labels import LabelEncoder, plain, unplain
-from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.open import as_table
 from folklearn.readers.table import table_from_records
 from folklearn.serialization import Record, Serializable
@@ -37,10 +38,12 @@ class TableClassifier(Serializable):
         scale: bool = True,
         intercept: bool = True,
         windows: bool = False,
+        terms: str = "auto",
         device: str | None = None,
         **settings: Any,
     ) -> None:
         self.learner_name = learner
+        self.terms = validation.choice("terms", terms, TERMS)
         self.device = OWN if device is None else device
         # As asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
@@ -153,8 +156,10 @@ class TableClassifier(Serializable):
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         """Return a pipeline for rows like these, the first ones."""
         n_places = max(1, len(encoder.keys), batch.n_first)
+        # A learner that was asked for by name is used as it is.
+        terms = "none" if self.terms == "auto" and self.learner_name != "auto" else self.terms
         pipeline = OnlinePipeline(
-            self.learner_name, self.settings, n_features=n_places,
+            self.learner_name, self.settings, n_features=n_places, terms=terms,
             n_numbers=len(batch.X.slots) if encoder.sparse else 0, n_classes=len(self.labels),
             scale=self.scale, intercept=self.intercept, sparse=encoder.sparse,
             windows=self.has_window_bounds, device=self.device,
@@ -183,7 +188,7 @@ class TableClassifier(Serializable):
 
     PARAMS = (
         "learner", "settings", "class_weight", "scale", "intercept", "windows", "roles",
-        "crosses",
+        "crosses", "terms",
     )  # fmt: skip
     STATE: ClassVar[Mapping[str, Any]] = {
         "is_open": bool,

@@ -1,0 +1,204 @@
+"""One covariance for all classes: second order at a price that does not grow with the classes."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.kernels.blas import threads_for
+from folklearn.kernels.linear_models import predict_linear, predict_linear_rows
+from folklearn.kernels.shared_gaussian import (
+    BLOCK,
+    LOSS,
+    N_SHARED_TOTALS,
+    N_VECTORS,
+    ROUNDS,
+    UNSOLVED,
+    learn_shared,
+    run_shared,
+)
+from folklearn.learners.base import Learner
+from folklearn.validation import Rows
+
+_CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
+
+
+class SharedGaussian(Learner):
+    r"""Online logistic regression that keeps one covariance, which all classes share.
+
+    Use it where features are hundreds: for K = 26 and d = 500 all pairs of classes are 10^8
+    numbers, a covariance per class (`ClassGaussians`) 6 10^6, and this learner keeps 2.5 10^5, at
+    nearly the same loss. Where the pairs fit, prefer `Leader` or `auto`.
+
+    The weights of every class have the covariance P, at first :math:`I / 2\lambda`. A round
+    predicts :math:`p = \mathrm{softmax}(Wx)`. With :math:`u = Px` and :math:`s = x^\top P x`, its
+    label moves the logits by an implicit step, and P by the average curvature of the classes:
+
+    .. math:: z' = Wx - w\,s\,(p' - y), \qquad p' = \mathrm{softmax}(z'),
+
+    .. math:: W \leftarrow W - w\,(p' - y)\,u^\top, \qquad
+        P^{-1} \leftarrow P^{-1} + \frac wK \sum_k p'_k (1 - p'_k)\, x x^\top.
+
+    For two classes that is the curvature of each. A stream that drifts wants a `leak`: with it P
+    returns to its prior by that share a round (every 32 rounds, by all of it), so that what was
+    learned long ago can be learned anew.
+
+    Time O(d^2 + K d) a round, 3 d^2 flops of it in products of matrices where rows come many at a
+    time (`run`); memory 8 d^2 bytes. `run` agrees with the loop over `update` up to rounding, and
+    with itself in every bit, however the rows are portioned.
+
+    Guarantee: none. Mix it with a learner that has one.
+
+    Parameters
+    ----------
+    n_features : number of features d, at least 1.
+    n_classes : number of classes K, at least 2.
+    ridge : :math:`\lambda` for contexts of norm R, positive.
+    leak : share of its prior that the covariance regains each round, at least 0 and below 1.
+    R : typical norm of x, positive; the ridge is multiplied by R^2.
+
+    Examples
+    --------
+    >>> from folklearn import SharedGaussian, synthetic
+    >>> X, y = synthetic.stochastic(0, 1000, d=4, K=3)
+    >>> model = SharedGaussian(n_features=4, n_classes=3)
+    >>> P = model.run(X, y)
+    >>> P.shape, bool((P.argmax(axis=1) == y).mean() > 0.6)
+    ((1000, 3), True)
+
+    References
+    ----------
+    Spiegelhalter and Lauritzen (1990), "Sequential updating of conditional probabilities on
+    directed graphical structures"; Kulis and Bartlett (2010), "Implicit Online Learning".
+    docs/theory/terms.md, section 2.
+    """
+
+    PARAMS = ("n_features", "n_classes", "ridge", "leak", "R")
+    ARRAYS: ClassVar[tuple[str, ...]] = ("W", "P", "U", "kappas", "diagonal", "totals")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = validation.sizes(words)
+        return d * max(d, K)
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        ridge: float = 0.003,
+        leak: float = 0.0,
+        R: float = 1.0,
+    ) -> None:
+        self._size(n_features, n_classes)
+        self.ridge = validation.positive("ridge", ridge)
+        self.leak = validation.fraction("leak", leak)
+        self.R = validation.positive("R", R)
+        d, K = self.n_features, self.n_classes
+        self._prior = 0.5 / (self.ridge * self.R**2)
+        self._keep = (1.0 - self.leak) ** BLOCK
+        self._W: Array = np.zeros((K, d))
+        self._P: Array = np.zeros((d, d))
+        np.fill_diagonal(self._P, self._prior)
+        self._diagonal: Array = np.full(d, self._prior)
+        # What the rounds of a block that is not complete take away from P.
+        self._U: Array = np.zeros((BLOCK, d))
+        self._kappas: Array = np.zeros(BLOCK)
+        self._totals: Array = np.zeros(N_SHARED_TOTALS)
+        self._vectors: Array = np.empty((N_VECTORS, K))
+
+    @property
+    def _state(self) -> tuple[Any, ...]:
+        return (
+            self._W, self._P, self._U, self._kappas, self._diagonal, self._totals,
+            self._prior, self._keep, self._vectors,
+        )  # fmt: skip
+
+    def _predict(self, x: Array) -> Array:
+        p = np.empty(self.n_classes)
+        if not predict_linear(self._W, x, validation.MAX_NORM, p):
+            validation.check_context(x)
+        return p
+
+    def _predict_batch(self, X: Array, norms: Array) -> Array:
+        P = np.empty((len(X), self.n_classes))
+        predict_linear_rows(self._W, X, P)
+        return P
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        with threads_for(self.n_features):
+            loss = learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
+        return float(loss)
+
+    def _rows_at_once(self, rows: Rows) -> int:
+        d, K = self.n_features, self.n_classes
+        return BLOCK * max(1, int(_CHUNK_FLOPS / (BLOCK * (3 * d * d + 4 * K * d + 1e3))))
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        X, _, *labels_and_weights = rows
+        with threads_for(self.n_features):
+            run_shared(*self._state, X, *labels_and_weights, P)
+
+    @property
+    def n_rounds(self) -> int:
+        return int(self._totals[ROUNDS])
+
+    @property
+    def n_unsolved(self) -> int:
+        """Rounds whose implicit step was not found."""
+        return int(self._totals[UNSOLVED])
+
+    @property
+    def loss(self) -> float:
+        """The total (weighted) loss so far."""
+        return float(self._totals[LOSS])
+
+    def coef(self) -> Array:
+        """Return the mean weights W (K, d) that the next prediction uses."""
+        return self._W.copy()
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        return 8 * n_features * (n_features + n_classes + BLOCK)
+
+    def copy_to_predict(self) -> "SharedGaussian":
+        return FixedGaussian.of(self)
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        larger = self._larger(n_features, n_classes)
+        d, K = self.n_features, self.n_classes
+        larger._W[:K, :d] = self._W
+        larger._P[:d, :d] = self._P
+        larger._diagonal[:d] = self._diagonal
+        larger._U[:, :d] = self._U
+        larger._kappas[:] = self._kappas
+        larger._totals[:] = self._totals
+        return larger
+
+
+class FixedGaussian(SharedGaussian):
+    """A `SharedGaussian` that only predicts: its mean, without the covariance."""
+
+    ARRAYS = ("W",)
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = validation.sizes(words)
+        return d * K
+
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        fixed = cls(**words | {"n_features": 1, "n_classes": 2})
+        fixed._size(*validation.sizes(words))
+        fixed._W = np.zeros((fixed.n_classes, fixed.n_features))
+        return fixed
+
+    @classmethod
+    def of(cls, gaussian: SharedGaussian) -> Self:
+        fixed = cls._construct(**{word: getattr(gaussian, word) for word in cls.PARAMS})
+        fixed._W[:] = gaussian._W
+        return fixed
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        raise InvalidInputError("a copy that was made to predict cannot learn")

@@ -1,0 +1,164 @@
+"""Lines and terms in one mixture: a learner of the columns, and Gaussians of their terms too."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.kernels.blas import OWN
+from folklearn.learners.base import Learner
+from folklearn.learners.leader import ExpertLearner
+from folklearn.learners.mixture import Mixture
+from folklearn.learners.shared_gaussian import SharedGaussian
+
+# Ridge and leak of the Gaussians, for contexts of norm about 1.
+GAUSSIANS = ((0.3, 0.0), (0.03, 0.0), (0.003, 0.0), (0.0003, 0.0), (0.03, 1e-4), (0.03, 1e-3))
+_OPERATIONS_PER_CLASS, _MAX_OPERATIONS = 9e5, 6e6  # that all Gaussians may take for a row
+_OPERATIONS_PER_SQUARE = 3.0  # of the number of columns and terms, for one of them
+
+
+def affordable_terms(n_columns: int, n_classes: int) -> int:
+    """Return how many terms beside the columns the budget of operations for a row allows."""
+    budget = min(_OPERATIONS_PER_CLASS * n_classes, _MAX_OPERATIONS)
+    size = math.sqrt(budget / (_OPERATIONS_PER_SQUARE * len(GAUSSIANS)))
+    return max(0, int(size) - n_columns)
+
+
+class TermMixture(Mixture):
+    r"""A learner of lines beside `SharedGaussian` learners of lines and terms, in one fixed share.
+
+    A context has the terms first, then the columns. The learner of lines sees the columns, the
+    Gaussians, at four ridges and two leaks, everything. So terms that do not help cost little: the
+    loss is at most that of the lines plus :math:`w_{\max}(\ln 7 + \ln T)`, from the round on at
+    which the mixture begins and as long as the lines have not retired; see `Mixture`. What has
+    retired is not kept.
+
+    Time and memory are the sums of the experts'. `folklearn.Model` makes it when terms open, of a
+    learner of lines that goes on.
+
+    Parameters
+    ----------
+    experts : the learner of lines, unless it has retired, and Gaussians; they may have learned.
+    n_terms : number of terms at the beginning of a context. `n_features` is that of the columns.
+    share, retire, max_weight : as for `Mixture`.
+    """
+
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_terms", *Mixture.PARAMS)
+
+    def __init__(
+        self,
+        experts: Sequence[Learner],
+        *,
+        n_terms: int,
+        share: bool = True,
+        retire: bool = True,
+        max_weight: float = 1.0,
+    ) -> None:
+        self._start(experts, share, retire, max_weight, n_terms)
+
+    def _start(
+        self,
+        experts: Sequence[Learner],
+        share: bool,
+        retire: bool,
+        max_weight: float,
+        n_terms: int = 1,
+    ) -> None:
+        self.n_terms = validation.count("n_terms", n_terms, 1)
+        super()._start(experts, share, retire, max_weight)
+
+    @classmethod
+    def of_lines(cls, lines: Learner, n_terms: int) -> Self:
+        """Return the mixture of a learner of lines with Gaussians that have learned nothing."""
+        sizes = {"n_features": n_terms + lines.n_features, "n_classes": lines.n_classes}
+        gaussians = [SharedGaussian(**sizes, ridge=ridge, leak=leak) for ridge, leak in GAUSSIANS]
+        weight = lines.max_weight if math.isfinite(lines.max_weight) else 1.0
+        mixture = cls([lines, *gaussians], n_terms=n_terms, max_weight=weight)
+        mixture._n_rounds = lines.n_rounds
+        mixture._totals[:] = 0.0, lines.n_rounds
+        return mixture
+
+    @property
+    def lines(self) -> Learner | None:
+        """The learner of lines, None if it has retired."""
+        return None if isinstance(self.experts[0], SharedGaussian) else self.experts[0]
+
+    @property
+    def gaussians(self) -> list[SharedGaussian]:
+        """The learners of terms that have not retired."""
+        return [expert for expert in self.experts if isinstance(expert, SharedGaussian)]
+
+    def _n_features_of(self, expert: Learner) -> int:
+        return expert.n_features - self.n_terms * isinstance(expert, SharedGaussian)
+
+    def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
+        for expert in self._survivors:
+            if isinstance(expert, SharedGaussian):
+                yield expert, X, norms
+            else:
+                columns = np.ascontiguousarray(X[..., self.n_terms :])
+                yield expert, columns, None if norms is None else validation.norms(columns)
+
+    @staticmethod
+    def _names_of(expert: Learner) -> list[str]:
+        if isinstance(expert, SharedGaussian):
+            return [f"terms, ridge {expert.ridge:g}, leak {expert.leak:g}"]
+        return expert._expert_names()
+
+    def _expert_names(self) -> list[str]:
+        return [name for expert in self._survivors for name in self._names_of(expert)]
+
+    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+        return np.concatenate([e._expert_predictions(*seen) for e, *seen in self._views(X, norms)])
+
+    def _standings(self) -> list[float]:
+        names = map(self._names_of, self._survivors)
+        return [min(self.standing.get(name, math.inf) for name in each) for each in names]
+
+    def _set_standing(self, losses: Mapping[str, float]) -> None:
+        super()._set_standing(losses)
+        if self.lines is not None:
+            self.lines._set_standing(losses)
+
+    def _review(self) -> None:
+        super()._review()
+        self.experts = self._survivors
+        for part in ("weights", "losses", "reviewed"):
+            setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
+        self._find_survivors()
+
+    def to(self, device: str) -> Self:
+        """Move the sums of the learner of lines to a device, or back to the "cpu"; return self."""
+        if isinstance(self.lines, ExpertLearner):
+            self.lines.to(device)
+        return self
+
+    @property
+    def device(self) -> str:
+        return self.lines.device if isinstance(self.lines, ExpertLearner) else OWN
+
+    def coef(self) -> Array:
+        """Return the weights (K, d) of the columns: of the lines, or of the best other expert."""
+        if self.lines is not None:
+            return self.lines.coef()
+        return super().coef()[:, self.n_terms :]
+
+    def term_coef(self) -> Array:
+        """Return the weights (K, n_terms + d) of the learner of terms with the least loss."""
+        is_one = np.array([isinstance(expert, SharedGaussian) for expert in self.experts])
+        best = int(np.argmin(np.where(is_one, self._losses, np.inf)))
+        return self.experts[best].coef()
+
+    def copy_to_predict(self) -> Self:
+        copied = self._shallow()
+        copied.experts = [expert.copy_to_predict() for expert in self.experts]
+        copied._weights, copied._losses = self._weights.copy(), self._losses.copy()
+        copied._find_survivors()
+        return copied
+
+    def _grow_expert(self, expert: Learner, n_features: int, n_classes: int) -> Learner:
+        n_terms = self.n_terms * isinstance(expert, SharedGaussian)
+        return expert.grown(n_features=n_terms + n_features, n_classes=n_classes)

@@ -1,0 +1,242 @@
+"""Terms of the columns: which functions of them, and their values in front of the columns."""
+
+import math
+from collections.abc import Sequence
+from itertools import combinations, combinations_with_replacement
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.arrays import Array, Labels
+from folklearn.errors import StateFileError
+from folklearn.kernels.terms import (
+    CROSS,
+    HINGE,
+    N_TERM_MOMENTS,
+    PRODUCT,
+    STEP,
+    expand_terms,
+    scale_terms,
+)
+from folklearn.scaler import OnlineScaler
+from folklearn.serialization import Record, Serializable
+
+N_KNOTS = 4  # of a column
+N_CROSS_KNOTS = 3
+_MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 20, 7  # columns
+_MAX_WAVES = 300
+_WAVE_SCALES = (0.5, 1.0, 2.0)
+_SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 1 / 3  # of the terms that there may be
+_WAVE_SEED = 0
+
+
+class TermSet(Serializable):
+    r"""Functions of the columns of a row, chosen once: hinges, steps, products, crosses, waves.
+
+    A model that is linear in them is a logistic regression like any other, and may be curved in
+    the columns. With q a knot of column j, :math:`s_j` its spread, z standardised values:
+
+    .. math:: \max(x_j - q, 0) / s_j, \quad 1\{x_j > q\}, \quad z_i z_j, \quad
+        1\{x_i > q\} 1\{x_j > r\}, \quad \sqrt 2 \cos(\langle \omega, z \rangle + b),
+
+    :math:`\omega \sim N(0, \sigma^2 I / d)`, :math:`\sigma` = 1/2, 1, 2, b uniform. A term of a
+    missing value is missing. Time a few ns for a term of a row, 2 d for a wave.
+
+    Parameters
+    ----------
+    n_columns : number of columns d of the rows.
+    kinds, columns, numbers : (n,), (n, 2), (n, 2): see `folklearn.kernels.terms`.
+    frequencies, phases : (m, d), (m,) of the waves.
+    """
+
+    def __init__(
+        self,
+        n_columns: int,
+        kinds: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        numbers: Array,
+        frequencies: Array,
+        phases: Array,
+    ) -> None:
+        self.n_columns = n_columns
+        self.kinds, self.columns, self.numbers = kinds, columns, numbers
+        self.frequencies, self.phases = frequencies, phases
+
+    def __len__(self) -> int:
+        return len(self.kinds) + len(self.phases)
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """The kind of every term (n + m,), waves last: each kind has a prior of its own."""
+        return np.concatenate([self.kinds, np.full(len(self.phases), CROSS + 1)])
+
+    def expand(self, X: Array, Z: Array) -> Array:
+        """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
+        out = np.empty((len(X), len(self)))
+        expand_terms(
+            X, Z, self.kinds, self.columns, self.numbers, self.frequencies, self.phases, out
+        )
+        return out
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """Return what the terms are, in terms of the names of the columns."""
+        names = []
+        for kind, (i, j), (q, r) in zip(self.kinds, self.columns, self.numbers, strict=True):
+            a, b = columns[i], columns[j]
+            names.append(
+                {
+                    HINGE: f"max({a} - {q:g}, 0)",
+                    STEP: f"[{a} > {q:g}]",
+                    PRODUCT: f"{a} * {b}",
+                    CROSS: f"[{a} > {q:g}] * [{b} > {r:g}]",
+                }[int(kind)]
+            )
+        return names + [f"wave {n}" for n in range(len(self.phases))]
+
+    ARRAYS = ("kinds", "columns", "numbers", "frequencies", "phases")
+    PARAMS = ("n_columns",)
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    @classmethod
+    def from_record(cls, record: Record) -> "TermSet":
+        d = record.count("n_columns", 1)
+        kinds = record.part("kinds", (None,), np.int64, least=HINGE, most=CROSS)
+        columns = record.part("columns", (len(kinds), 2), np.int64, least=0, most=d - 1)
+        phases = record.part("phases", (None,))
+        return cls(
+            d, kinds, columns, record.part("numbers", (len(kinds), 2)),
+            record.part("frequencies", (len(phases), d)), phases,
+        )  # fmt: skip
+
+
+def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False) -> TermSet:
+    """Return at most about `n_most` terms for rows like X (T, d), which may have gaps.
+
+    Columns that tell the classes (T,) apart come first, by their F statistic: curves of up to 40,
+    products of up to 20, crosses of up to 7; waves are the rest.
+    """
+    d = X.shape[1]
+    present = [column[~np.isnan(column)] for column in X.T]
+    values = [np.unique(column) for column in present]
+    statistics = [_f_statistic(column, labels) for column in X.T]
+    order = sorted((j for j in range(d) if len(values[j]) > 1), key=lambda j: -statistics[j])
+    terms: list[tuple[int, tuple[int, int], tuple[float, float]]] = []
+    for j in [j for j in order if len(values[j]) > 2][:_MAX_CURVED]:
+        knots = find_knots(present[j], values[j], N_KNOTS)
+        if len(terms) + 2 * len(knots) > _SHARE_OF_CURVES * n_most:
+            break
+        spread = 1.0 / present[j].std()
+        terms += [(HINGE, (j, j), (q, spread)) for q in knots]
+        terms += [(STEP, (j, j), (q, 0.0)) for q in knots]
+    multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * _SHARE_OF_PRODUCTS * n_most)))]
+    for i, j in combinations_with_replacement(multiplied, 2):
+        if i != j or len(values[i]) > 2:
+            terms.append((PRODUCT, (i, j), (0.0, 0.0)))
+    if crosses:
+        knots_of = {j: find_knots(present[j], values[j], N_CROSS_KNOTS) for j in order}
+        for i, j in combinations(order[:_MAX_CROSSED], 2):
+            terms += [(CROSS, (i, j), (q, r)) for q in knots_of[i] for r in knots_of[j]]
+    n_waves = min(_MAX_WAVES, max(0, n_most - len(terms)))
+    rng = np.random.default_rng(_WAVE_SEED)
+    scales = np.resize(_WAVE_SCALES, n_waves) / math.sqrt(d)
+    terms.sort(key=lambda term: term[0])
+    return TermSet(
+        d,
+        np.array([kind for kind, _, _ in terms], np.int64),
+        np.array([columns for _, columns, _ in terms], np.int64).reshape(-1, 2),
+        np.array([numbers for _, _, numbers in terms], np.float64).reshape(-1, 2),
+        rng.normal(size=(n_waves, d)) * scales[:, None],
+        rng.uniform(0.0, 2.0 * math.pi, n_waves),
+    )
+
+
+def find_knots(present: Array, values: Array, n: int) -> list[float]:
+    """Return up to n knots of a column: between its values if they are few, else quantiles.
+
+    Half of them are quantiles of the rows, half of the distinct values: a column that is 0 on
+    most rows has no other useful ones.
+    """
+    if len(values) <= n + 1:
+        return ((values[1:] + values[:-1]) / 2.0).tolist()
+    n_distinct = n // 2
+    of_rows = np.quantile(present, np.arange(1, n - n_distinct + 1) / (n - n_distinct + 1))
+    of_values = np.quantile(values, np.arange(1, n_distinct + 1) / (n_distinct + 1))
+    knots = np.unique(np.concatenate([of_rows, of_values]))
+    return knots[knots < values[-1]].tolist()
+
+
+def _f_statistic(column: Array, labels: Labels) -> float:
+    """Return the variance between classes over that within them, of a column with gaps."""
+    is_present = ~np.isnan(column)
+    x, _, y = column[is_present], None, labels[is_present]
+    counts = np.bincount(y)
+    n_classes = np.count_nonzero(counts)
+    if n_classes < 2 or len(x) <= n_classes:
+        return 0.0
+    means = np.bincount(y, x) / np.maximum(counts, 1)
+    between = float(counts @ (means - x.mean()) ** 2) / (n_classes - 1)
+    within = float(((x - means[y]) ** 2).sum()) / (len(x) - n_classes)
+    return between / within if within > 0.0 else math.inf if between > 0.0 else 0.0
+
+
+class TermScaler(OnlineScaler):
+    """An `OnlineScaler` that puts terms in front of the columns, once they are open.
+
+    Terms are centred by their mean and divided by their deviation over the rows so far, clipped to
+    5. Then every kind of them has the same length, and all together that of the columns, about 1:
+    with one scale for all terms short streams suffer.
+    """
+
+    STATE: ClassVar = {"terms": TermSet}
+
+    terms: TermSet | None = None
+
+    @property
+    def n_terms(self) -> int:
+        return 0 if self.terms is None else len(self.terms)
+
+    def open_terms(self, terms: TermSet, X: Array) -> Array:
+        """Put terms in front from now on; return rows X (T, d) that came before, scaled so."""
+        self._set_terms(terms)
+        return self._with_terms(X, super().scale_rows(X, learn=False), True)
+
+    def _set_terms(self, terms: TermSet) -> None:
+        self.terms, blocks = terms, terms.blocks
+        counts = np.bincount(blocks)
+        self._factors = 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
+        self._term_moments: Array = np.zeros((N_TERM_MOMENTS, len(terms)))
+
+    def scale_rows(self, X: Array, *, learn: bool) -> Array:
+        return self._with_terms(X, super().scale_rows(X, learn=learn), learn)
+
+    def scale_row(self, x: Array, learn: bool) -> Array:
+        row: Array = self._with_terms(x[None], super().scale_row(x, learn)[None], learn)[0]
+        return row
+
+    def _with_terms(self, X: Array, Z: Array, learn: bool) -> Array:
+        terms = self.terms
+        if terms is None:
+            return Z
+        columns = np.arange(terms.n_columns)
+        columns += self.intercept & (columns >= self.place)
+        values = terms.expand(
+            np.ascontiguousarray(X[:, : terms.n_columns]), Z[:, columns] / self.unit
+        )
+        both = np.empty((len(X), len(terms) + Z.shape[1]))
+        scale_terms(values, self._term_moments, learn, self._factors, both)
+        both[:, len(terms) :] = Z
+        return both
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        terms = {} if self.terms is None else {"term_moments": self._term_moments}
+        return super()._parts() | terms
+
+    def _restore(self, record: Record) -> None:
+        if "terms" in record.config:
+            self._set_terms(record.inner("terms", TermSet))
+        super()._restore(record)
+        if self.terms is not None and self.terms.n_columns > self.n_features:
+            raise StateFileError("a TermScaler state has terms of columns that it does not have")
