@@ -26,6 +26,7 @@ from folklearn.validation import Rows
 _FIRST_LOOK = 512  # rounds; losses since then count in
 _FIRST_REVIEW = 1024  # which is followed by one at every doubling
 _HOPELESS, _HOPELESS_LATER, _SETTLED_ROUNDS = 50.0, 20.0, 4096  # nats behind the best expert
+_MIN_CREDIT = 1 / 500  # average weight since the last review, with which an expert stays
 _MAX_MEMORY_SHARE = 0.25  # that all experts may take together when they grow
 _MAX_CHUNK_ROWS = 4096  # that all experts learn before the next rows
 
@@ -59,9 +60,9 @@ class Mixture(Learner):
     experts : learners with equal n_features and n_classes that have learned nothing, each
         listed once; the mixture takes them over.
     share : let every round give each expert a share of all weights.
-    retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best
-        and lost more than it in the last half of the rounds, at rounds 1024, 2048, ...; the
-        expert with the best certificate is always kept.
+    retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best,
+        lost more than it in the last half of the rounds, and had less than 1/500 of the weight
+        there, at rounds 1024, 2048, ...; the expert with the best certificate is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
     Examples
@@ -82,7 +83,7 @@ class Mixture(Learner):
     PARAMS: ClassVar[tuple[str, ...]] = ("share", "retire", "max_weight")
     CHILDREN = ("experts",)
     COUNTERS = ("_n_rounds",)
-    ARRAYS = ("weights", "losses", "reviewed", "totals")
+    ARRAYS = ("weights", "losses", "reviewed", "credit", "totals")
     UNBOUNDED = ("losses",)
 
     def __init__(
@@ -125,6 +126,7 @@ class Mixture(Learner):
         self._weights: Array = np.full(n, 1.0 / n)
         self._losses: Array = np.zeros(n)  # weighted; infinite for a retired expert
         self._reviewed: Array = np.zeros(n)  # the losses half the rounds ago
+        self._credit: Array = np.zeros(n)  # the sum of the weights since half the rounds ago
         self._totals: Array = np.zeros(_N_TOTALS)
         self._find_survivors()
 
@@ -226,6 +228,7 @@ class Mixture(Learner):
             scale, before,
         )  # fmt: skip
         self._weights[alive], self._losses[alive] = of_alive, totals
+        self._credit[alive] += before.sum(axis=1)
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
         self._totals[_LOSS] += weights @ mixture_losses
@@ -234,6 +237,7 @@ class Mixture(Learner):
             if self._n_rounds >= _FIRST_REVIEW:
                 self._review()
             self._reviewed[self._alive] = self._losses[self._alive]
+            self._credit[:] = 0.0
         return P, mixture_losses
 
     def _review(self) -> None:
@@ -243,6 +247,7 @@ class Mixture(Learner):
         recent = self._losses[alive] - self._reviewed[alive]
         limit = _HOPELESS if self._n_rounds < _SETTLED_ROUNDS else _HOPELESS_LATER
         hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
+        hopeless &= self._credit[alive] < _MIN_CREDIT * (self._n_rounds // 2)
         hopeless &= ~self._worth_keeping(hopeless, self._weights[alive])
         if (best := self._best_offer()) is not None:
             hopeless[best[0]] = False

@@ -16,13 +16,13 @@ from folklearn.learners.shared_gaussian import SharedGaussian
 
 # Ridge and leak of the Gaussians, for contexts of norm about 1.
 GAUSSIANS = ((0.3, 0.0), (0.03, 0.0), (0.003, 0.0), (0.0003, 0.0), (0.03, 1e-4), (0.03, 1e-3))
-_OPERATIONS_PER_CLASS, _MAX_OPERATIONS = 9e5, 6e6  # that all Gaussians may take for a row
+_OPERATIONS, _OPERATIONS_PER_CLASS = 1e6, 3e5  # that all Gaussians may take for a row
 _OPERATIONS_PER_SQUARE = 3.0  # of the number of columns and terms, for one of them
 
 
 def affordable_terms(n_columns: int, n_classes: int) -> int:
     """Return how many terms beside the columns the budget of operations for a row allows."""
-    budget = min(_OPERATIONS_PER_CLASS * n_classes, _MAX_OPERATIONS)
+    budget = _OPERATIONS + _OPERATIONS_PER_CLASS * n_classes
     size = math.sqrt(budget / (_OPERATIONS_PER_SQUARE * len(GAUSSIANS)))
     return max(0, int(size) - n_columns)
 
@@ -126,7 +126,7 @@ class TermMixture(Mixture):
     def _review(self) -> None:
         super()._review()
         self.experts = self._survivors
-        for part in ("weights", "losses", "reviewed"):
+        for part in ("weights", "losses", "reviewed", "credit"):
             setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
         self._find_survivors()
 
@@ -155,7 +155,8 @@ class TermMixture(Mixture):
     def copy_to_predict(self) -> Self:
         copied = self._shallow()
         copied.experts = [expert.copy_to_predict() for expert in self.experts]
-        copied._weights, copied._losses = self._weights.copy(), self._losses.copy()
+        for part, array in self._parts().items():
+            setattr(copied, f"_{part}", array.copy())
         copied._find_survivors()
         return copied
 

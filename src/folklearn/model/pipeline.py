@@ -495,7 +495,7 @@ class OnlinePipeline(Serializable):
     COUNTERS = ("n_classes", "n_rounds", "n_new", "_next_opening")
     STATE: ClassVar[Mapping[str, Any]] = {
         "scaler": OnlineScaler | SparseScaler, "holdout": HoldoutWeights,
-        "evidence": StreamEvidence, "learner": Learner,
+        "evidence": StreamEvidence, "learner": Learner, "_is_wide": bool,
     }  # fmt: skip
 
     @classmethod
