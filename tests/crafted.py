@@ -66,13 +66,7 @@ def _boosted(kind, n_classes=K, **words):
     sizes = {"n_features": D, "n_classes": n_classes}
     weak = [
         boosting.Probabilistic(boosting.NaiveBayes(**sizes)),
-        boosting.Probabilistic(
-            boosting.Subspace(
-                folklearn.Folklore(n_features=3, n_classes=n_classes),
-                columns=[0, 2],
-                n_features=D,
-            )
-        ),
+        boosting.Probabilistic(folklearn.Folklore(**sizes)),
     ]
     return _learned(kind(**sizes, n_learners=2, weak_learner=weak, **words), 10)
 

@@ -23,9 +23,7 @@ _MODULES = {
     "batch.online_to_batch": "OnlineToBatch",
     "boosting.booster": "Booster WeakLearner WeakLearnerError",
     "boosting.olmpp": "AdaBoostOLMpp BoostingRegression",
-    "boosting.weak_learners": (
-        "NaiveBayes Probabilistic RiverClassifier Subspace hoeffding_trees random_subspaces"
-    ),
+    "boosting.weak_learners": ("NaiveBayes Probabilistic RiverClassifier hoeffding_trees"),
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
     "evaluate.auditing": "Certifier PredictionCertificate audit",
@@ -83,7 +81,7 @@ SAVED = (
     "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd",
     "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
     "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "Soba", "SparseScaler", "SparseSgd",
-    "StreamEvidence", "Subspace", "TableEncoder", "Windows",
+    "StreamEvidence", "TableEncoder", "Windows",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
