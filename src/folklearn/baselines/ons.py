@@ -60,8 +60,6 @@ class Ons(ProperLearner):
 
     ARRAYS = ("W", "matrices", "totals")
 
-    max_certified_weight = 1.0
-
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
