@@ -124,7 +124,7 @@ class Evidence(LowerBound):
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = WaitingRows(d, K)
-        self._incoming = IncomingRows(d, K, SETTLED_ROWS)
+        self._incoming = IncomingRows(SETTLED_ROWS)
         self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -170,7 +170,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = IncomingRows(self.n_features, self.n_classes, SETTLED_ROWS)
+        copied._incoming = IncomingRows(SETTLED_ROWS)
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -181,7 +181,10 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Add one checked row (d,)."""
-        if self._incoming.append(x, label, soft, weight):
+        Y = soft[None].copy() if label < 0 else np.zeros((1, self.n_classes))
+        if label >= 0:
+            Y[0, label] = 1.0
+        if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
             self._flush()
 
     def _add(self, rows: Rows) -> None:
