@@ -132,7 +132,6 @@ _MAKERS = {
     "LinearEvidence": lambda: _evidence(folklearn.LinearEvidence),
     "OnlineScaler": _scaled,
     "Certifier": lambda: _certified(folklearn.Certifier),
-    "Windows": lambda: _certified(evaluate.Windows),
     "Monitor": _monitored,
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
@@ -346,10 +345,7 @@ def _use_batch(predictor):
 def _use_watcher(watcher):
     X, y = _rows(70)
     watcher.observe_many(X, y, np.full((70, K), 1.0 / K))
-    if isinstance(watcher, evaluate.Windows):
-        watcher.all()
-    else:
-        watcher.certificate()
+    watcher.certificate()
 
 
 def _use_monitor(monitor):
@@ -387,7 +383,6 @@ _STEPS = {
     batch.OnlineToBatch: _use_batch,
     baselines.SMP: _use_batch,
     folklearn.Certifier: _use_watcher,
-    evaluate.Windows: _use_watcher,
     evaluate.Monitor: _use_monitor,
     folklearn.OnlineScaler: _use_scaler,
     folklearn.Model: _use_model,

@@ -35,7 +35,7 @@ _MODULES = {
     ),
     "evaluate.regression": "Regression logistic_regression regress",
     "evaluate.simulation": "interact",
-    "evaluate.windows": "Window Windows",
+    "evaluate.windows": "Window",
     "evidence.evidence": "Evidence",
     "learners.auto": "Auto auto",
     "learners.base": "Learner",
@@ -81,7 +81,7 @@ SAVED = (
     "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd",
     "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
     "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "Soba", "SparseScaler", "SparseSgd",
-    "StreamEvidence", "TableEncoder", "Windows",
+    "StreamEvidence", "TableEncoder",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
