@@ -330,12 +330,11 @@ class Evidence(LowerBound):
         P = softmax(compute_logits(rows.X, W))
         planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
         c = self._totals[CONSTANT] + rows.weights @ entropies(P)
-        form = quadratic.form()
         i, j = np.triu_indices(K, 1)
         apart = W[i] - W[j]
-        along = form.along(apart)
-        bent = quadratic.totals[CONSTANT] + (form.G * W).sum() + (apart * along).sum()
-        curved = form.G.copy()
+        along, traces = quadratic.along(apart)
+        curved = back(quadratic.G).copy()
+        bent = quadratic.totals[CONSTANT] + (curved * W).sum() + (apart * along).sum()
         np.add.at(curved, i, 2.0 * along)
         np.subtract.at(curved, j, 2.0 * along)
         value = c + (planes * W).sum() + (2.0 * s - s * s) * bent
@@ -344,13 +343,13 @@ class Evidence(LowerBound):
         lengths_apart = np.sqrt((apart**2).sum(axis=1))
         log_K, totals = math.log(K), self._all_totals()
         size = np.zeros(K)
-        np.add.at(size, i, 2.0 * form.traces * lengths_apart)
-        np.add.at(size, j, 2.0 * form.traces * lengths_apart)
+        np.add.at(size, i, 2.0 * traces * lengths_apart)
+        np.add.at(size, j, 2.0 * traces * lengths_apart)
         kappa = relative_rounding(totals[DEPTH], K, K * d)
         slopes = (2.0 + 3.0 * log_K) * totals[REACH]
         constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
         allowance = constants + 2.0 * K * slopes * lengths.max()
-        allowance += (form.traces * lengths_apart**2).sum()
+        allowance += (traces * lengths_apart**2).sum()
         rounding = kappa * (2.0 * slopes + size)
         return Tangent(W, float(value - kappa * allowance), planes + s * curved, rounding)
 

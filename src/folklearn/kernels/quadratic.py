@@ -20,7 +20,6 @@ from folklearn.kernels.on_torch import Device, back, put
 
 Solve = Callable[[Any], Any]  # right-hand sides to solutions
 
-_MIN_DEVICE_UNKNOWNS = 1500  # below, the CPU is faster: a device waits for each of many steps
 _MAX_SCALED_NUMBERS = 1 << 26  # of rows that a device scales at once
 
 
@@ -116,13 +115,11 @@ class Quadratic:
         full[..., columns, rows] = self.S
         return full
 
-    def form(self) -> "Form":
-        """Return the quadratic as it is evaluated, where that is fastest."""
-        if self.device is None:
-            return Form(self.blocks(), self.G, self.totals)
-        small = np.prod(self.shape) < _MIN_DEVICE_UNKNOWNS
-        blocks, device = (back(self.S), None) if small else (self.S, self.device)
-        return Form(blocks, back(self.G), self.totals, device)
+    def along(self, differences: Array) -> tuple[Array, Array]:
+        """Return S_ij times a vector each, (P, d), and the traces (P,) of all S_ij."""
+        blocks = self.blocks()
+        along = (blocks @ put(self.device, differences)[:, :, None])[:, :, 0]
+        return back(along), back(blocks.diagonal(0, 1, 2).sum(1))
 
     def gradient(self, W: Array) -> Array:
         """Return the gradient (K, d) at W (K, d)."""
@@ -138,21 +135,6 @@ class Quadratic:
             return None
         W = back(newton_step(solve, self.G))
         return W if np.isfinite(W).all() else np.zeros_like(W)
-
-
-class Form:
-    """c + <G, W> + sum (w_i - w_j)' S_ij (w_i - w_j), with G and totals as arrays.
-
-    The matrices S_ij (P, d, d) are an array, or a tensor if there is a device.
-    """
-
-    def __init__(self, blocks: Any, G: Array, totals: Array, device: Device | None = None) -> None:
-        self._blocks, self.G, self.totals, self.device = blocks, G, totals, device
-        self.traces: Array = back(blocks.diagonal(0, 1, 2).sum(1))
-
-    def along(self, differences: Array) -> Array:
-        """Return S_ij times a vector each, (P, d)."""
-        return back((self._blocks @ put(self.device, differences)[:, :, None])[:, :, 0])
 
 
 def add_device_products(S: Any, coefficients: Any, X: Any) -> None:
