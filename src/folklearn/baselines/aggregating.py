@@ -1,11 +1,8 @@
 """The Bayesian mixture of all linear models by particles: Aggregating, and Obama for bandits.
 
 Each round multiplies the weights of the particles, kept as logs. Before the effective sample size
-falls below half, they are resampled in proportion to their weights and moved by Metropolis steps
-that leave the posterior of the whole history unchanged. Moves alternate between a Gaussian
-fitted to the particles (an autoregressive step, nearly independent draws once the posterior is
-nearly Gaussian) and a random walk with their covariance (for its tails and the boundary of the
-class), each with its own adapted step. See docs/theory/baselines.md.
+falls below half, they are resampled and moved by Metropolis steps (`Aggregating._move`) that leave
+the posterior of the whole history unchanged. See docs/theory/baselines.md.
 """
 
 import math
