@@ -66,13 +66,7 @@ def _boosted(kind, n_classes=K, **words):
     sizes = {"n_features": D, "n_classes": n_classes}
     weak = [
         boosting.Probabilistic(boosting.NaiveBayes(**sizes)),
-        boosting.Probabilistic(
-            boosting.Subspace(
-                folklearn.Folklore(n_features=3, n_classes=n_classes),
-                columns=[0, 2],
-                n_features=D,
-            )
-        ),
+        boosting.Probabilistic(folklearn.Folklore(**sizes)),
     ]
     return _learned(kind(**sizes, n_learners=2, weak_learner=weak, **words), 10)
 
@@ -138,7 +132,6 @@ _MAKERS = {
     "LinearEvidence": lambda: _evidence(folklearn.LinearEvidence),
     "OnlineScaler": _scaled,
     "Certifier": lambda: _certified(folklearn.Certifier),
-    "Windows": lambda: _certified(evaluate.Windows),
     "Monitor": _monitored,
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
@@ -352,10 +345,7 @@ def _use_batch(predictor):
 def _use_watcher(watcher):
     X, y = _rows(70)
     watcher.observe_many(X, y, np.full((70, K), 1.0 / K))
-    if isinstance(watcher, evaluate.Windows):
-        watcher.all()
-    else:
-        watcher.certificate()
+    watcher.certificate()
 
 
 def _use_monitor(monitor):
@@ -393,7 +383,6 @@ _STEPS = {
     batch.OnlineToBatch: _use_batch,
     baselines.SMP: _use_batch,
     folklearn.Certifier: _use_watcher,
-    evaluate.Windows: _use_watcher,
     evaluate.Monitor: _use_monitor,
     folklearn.OnlineScaler: _use_scaler,
     folklearn.Model: _use_model,

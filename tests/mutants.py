@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tangent forgets the rounding of the curvature", _TANGENTS,
-        "        allowance += (form.traces * lengths_apart**2).sum()\n", "", _OF_TANGENTS,
+        "        allowance += (traces * lengths_apart**2).sum()\n", "", _OF_TANGENTS,
     ),
     Mutant(
         "the slope of a tangent is taken for exact", _TANGENTS,
@@ -451,7 +451,8 @@ MUTANTS = (
     ),
     Mutant(
         "the softmax at the mean may lose infinity", _RULES,
-        "(log_total - z[i] if below else -math.log(predicted[i]))", "-math.log(predicted[i])",
+        "out[i] = max((1.0 - mu) * p[i] + mu / out.shape[0], _FLOOR)",
+        "out[i] = (1.0 - mu) * p[i] + mu / out.shape[0]",
         ("tests/test_soundness.py::test_the_softmax_at_the_mean_never_loses_infinity",),
     ),
     # The state.

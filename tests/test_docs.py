@@ -71,7 +71,6 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.best_linear.predict_residuals",
     *(f"folklearn.evaluate.windows.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
     "folklearn.evaluate.windows.join_suffixes",
-    "folklearn.evaluate.windows.RoundObserver",
     *(
         f"folklearn.metrics.scores.{name}"
         for name in ("check_probabilities", "check_rows", "label_mass")

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, load, progressive
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate import Windows, logistic_regression, regress
+from folklearn.evaluate import logistic_regression, regress
 from folklearn.evidence.lower_bound import CONSTANT_PENALTY
 from folklearn.evidence.passes import passes_over
 from folklearn.learners import catalogue
@@ -61,9 +61,8 @@ def test_evidence_certifier_windows_and_scores(rows):
     for given in (X, dense):
         evidence = Evidence(**sizes)
         evidence.add(given, y)
-        certifier, windows = Certifier(**sizes), Windows(**sizes, block=32)
+        certifier = Certifier(**sizes)
         certifier.observe_many(given, y, P)
-        windows.observe_many(given, y, P)
         scores = progressive(SparseSgd(**sizes), given, y, comparator=np.ones((3, 12)))
         hindsight = best_in_class(given, y, B=5.0, n_classes=3)
         solved.append(hindsight)
@@ -71,7 +70,6 @@ def test_evidence_certifier_windows_and_scores(rows):
             [
                 evidence.lower_bound(),
                 certifier.certificate().regret_bound,
-                windows.last(64).lower_bound,
                 scores.regret,
                 linear_losses(given, y, np.ones((3, 12))).sum(),
             ]
@@ -98,18 +96,14 @@ def test_evidence_certifier_windows_and_scores(rows):
 def test_what_is_wide_is_certified_by_first_order(rows, always_wide, tmp_path):
     X, y, P = rows
     sizes = {"n_features": 12, "n_classes": 3}
-    certifier, windows = Certifier(**sizes, C=0.1), Windows(**sizes, C=0.1, block=32)
+    certifier = Certifier(**sizes, C=0.1)
     certifier.observe_many(X, y, P)
-    windows.observe_many(X, y, P)
     assert isinstance(certifier.evidence, LinearEvidence)
     fit = logistic_regression(X, y, n_classes=3, C=0.1)
     least = fit.loss + fit.penalty
     assert 0.5 * least < certifier.certificate().best_linear_at_least < least
     exact = certifier.exact(X, y, tol=1e-6)
     assert exact.best_linear_at_least == pytest.approx(least, abs=2e-6 * (1 + least))
-    window = windows.last(64)
-    inside = logistic_regression(X[window.start :], y[window.start :], n_classes=3, C=0.1)
-    assert 0.0 < window.lower_bound <= inside.loss + inside.penalty
     certifier.save(tmp_path / "c")
     for again in (Certifier.from_record(certifier.to_record()), load(tmp_path / "c")):
         assert again.certificate() == certifier.certificate()

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -22,15 +21,23 @@ REFIT_ROWS = 200  # new rows on which the exact SMP is evaluated
 Method = Callable[[Rows, Labels, Rows, int], tuple[Rows, float | None]]
 
 
-def _online(passes: int = 1, **parameters: Any) -> Method:
+def _online(n_checkpoints: int) -> Method:
     def method(X: Rows, y: Labels, new: Rows, seed: int) -> tuple[Rows, float | None]:
         learner = Folklore(n_features=D, n_classes=K, B=B)
-        model = OnlineToBatch(learner, seed=seed, **parameters).fit(X, y)
-        rng = np.random.default_rng(seed)
+        model = OnlineToBatch(learner, n_checkpoints=n_checkpoints, seed=seed).fit(X, y)
+        return model.predict(new), model.guarantee()
+
+    return method
+
+
+def _last(passes: int) -> Method:
+    def method(X: Rows, y: Labels, new: Rows, seed: int) -> tuple[Rows, float | None]:
+        learner, rng = Folklore(n_features=D, n_classes=K, B=B), np.random.default_rng(seed)
+        learner.run(X, y)
         for _ in range(passes - 1):
             order = rng.permutation(len(X))
-            model.fit(X[order], y[order])
-        return model.predict(new), model.guarantee()
+            learner.run(X[order], y[order])
+        return learner.predict(new), None
 
     return method
 
@@ -76,10 +83,10 @@ def _tuned(X: Rows, y: Labels, seed: int) -> float:
 
 
 METHODS: dict[str, Method] = {
-    "FOLKLORE, random stopping": _online(select="random"),
-    "FOLKLORE, 10 averaged": _online(select="average"),
-    "FOLKLORE, last": _online(select="last"),
-    "FOLKLORE, last of 3 passes": _online(select="last", passes=3),
+    "FOLKLORE, random stopping": _online(1),
+    "FOLKLORE, 10 averaged": _online(10),
+    "FOLKLORE, last": _last(1),
+    "FOLKLORE, last of 3 passes": _last(3),
     "SMP, λ = ½": _smp(0.5, "laplace"),
     "SMP, λ = ½, refitted": _smp(0.5, "refit"),
     "SMP, λ = .01": _smp(WEAK, "laplace"),

@@ -21,14 +21,12 @@ _MODULES = {
     "baselines.second_order": "Aioli Gaf Laplace",
     "baselines.smp": "SMP",
     "batch.online_to_batch": "OnlineToBatch",
-    "boosting.booster": "Booster WeakLearner WeakLearnerError",
+    "boosting.booster": "Booster WeakLearner",
     "boosting.olmpp": "AdaBoostOLMpp BoostingRegression",
-    "boosting.weak_learners": (
-        "NaiveBayes Probabilistic RiverClassifier Subspace hoeffding_trees random_subspaces"
-    ),
+    "boosting.weak_learners": ("NaiveBayes Probabilistic RiverClassifier hoeffding_trees"),
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
-    "evaluate.auditing": "Certifier PredictionCertificate audit",
+    "evaluate.auditing": "Certifier PredictionCertificate",
     "evaluate.best_linear": "BestLinearModel Pass best_in_class",
     "evaluate.interactions": "Interactions",
     "evaluate.monitor": "Alarm Monitor",
@@ -37,7 +35,7 @@ _MODULES = {
     ),
     "evaluate.regression": "Regression logistic_regression regress",
     "evaluate.simulation": "interact",
-    "evaluate.windows": "Window Windows",
+    "evaluate.windows": "Window",
     "evidence.evidence": "Evidence",
     "learners.auto": "Auto auto",
     "learners.base": "Learner",
@@ -83,12 +81,10 @@ SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians", "Evidence",
     "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader",
-    "LinearEvidence",
-    "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd",
-    "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
+    "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes",
+    "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
     "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba", "SparseScaler",
-    "SparseSgd",
-    "StreamEvidence", "Subspace", "TableEncoder", "TermMixture", "TermScaler", "TermSet", "Windows",
+    "SparseSgd", "StreamEvidence", "TableEncoder", "TermMixture", "TermScaler", "TermSet",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.

@@ -17,13 +17,12 @@ from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
 class Case:
     """An agent to test.
 
-    `weighs` says that a correct outcome enters with a weight made of its propensity; `live`
-    that exploration changes with the number of decisions; `rewards` that outcomes are rewards.
+    `weighs` says that a correct outcome enters with a weight made of its propensity; `rewards`
+    that outcomes are rewards, and that exploration changes with the number of decisions.
     """
 
     make: Callable[..., Agent]
     weighs: bool = False
-    live: bool = False
     rewards: bool = False
 
     def __call__(self, d: int, K: int, **keywords: Any) -> Agent:
@@ -63,7 +62,7 @@ def by_rewards(learner: Callable[..., Any], parameters: dict[str, Any], **of_age
         regressions = [learner(n_features=n_columns, n_classes=2, **parameters) for _ in range(K)]
         return RewardAgent(regressions, **{"strength": 0.1} | of_agent | keywords)
 
-    return Case(make, live=True, rewards=True)
+    return Case(make, rewards=True)
 
 
 B3 = {"B": 3.0}
@@ -78,15 +77,11 @@ AGENTS = {
     "obama": Case(sizes(Obama, exploration=0.5, **PARTICLES), weighs=True),
     "reduction, folklore": Case(over(Folklore, B3, **HALF)),
     "reduction, folklore, horizon": Case(over(Folklore, B3, horizon=30_000)),
-    "reduction, folklore, live": Case(over(Folklore, {"B": 0.5}, exploration="theory"), live=True),
     "reduction, folklore, randomised": Case(over(Folklore, B3, **HALF, decoding="randomised")),
     "reduction, ogd": Case(over(Ogd, B3, **HALF)),
     "reduction, ogd, randomised": Case(over(Ogd, B3, **HALF, decoding="randomised")),
     "reduction, folklore, all correct": Case(
         over(Folklore, B3, **HALF, updates="correct"), weighs=True
-    ),
-    "reduction, folklore, all correct, live": Case(
-        over(Folklore, {"B": 0.5}, exploration="theory", updates="correct"), weighs=True, live=True
     ),
     "reduction, auto": Case(over(auto, {}, **HALF)),
     "reduction, auto, randomised": Case(over(auto, {}, **HALF, decoding="randomised")),

@@ -45,7 +45,7 @@ def test_acting_never_learns(make, rng):
         agent.act(x)
     assert learned(agent) == before
     assert len(agent.pending) == 50
-    if make.live:  # only the exploration may have become smaller
+    if make.rewards:  # only the exploration may have become smaller
         agent.n_decisions -= 50
     np.testing.assert_array_equal(agent.policy(X), P)
 
@@ -152,7 +152,7 @@ def test_what_the_last_decision_saw_would_be_noticed(make, seed):
 @every_agent
 def test_outcomes_in_any_order(make, rng):
     """Decisions made in one order and reported in another, against made in the other order."""
-    if make.live and (make.weighs or make.rewards):
+    if make.rewards:
         pytest.skip("the number of a decision enters its propensity, and so what is learned")
     n = 12
     X = contexts(rng, n, D)
@@ -165,7 +165,7 @@ def test_outcomes_in_any_order(make, rng):
     for t, other in zip(order, again, strict=True):
         late.learn(decisions[t], correct[t])
         prompt.learn(other, correct[t])
-        if not make.live:
+        if not make.rewards:
             assert other.propensity == decisions[t].propensity
     assert learned(late) == learned(prompt)
 
@@ -310,7 +310,7 @@ def test_an_own_interaction_can_be_learned_as_a_logged_one(make, rng):
         agent.learn(decision, t % 2 == 0)
         reader.learn_logged(x, decision.action, decision.propensity, t % 2 == 0)
     x = [0.3, -0.2, 0.1]
-    if not make.live:  # a live one counts decisions
+    if not make.rewards:  # a live one counts decisions
         np.testing.assert_array_equal(reader.policy(x), agent.policy(x))
     before = state(reader)
     for bad in (([np.nan] * D, 0, 0.5, 1), (x, 0, 0.0, 1), (x, 0, 1.5, 1)):

@@ -17,22 +17,17 @@ each_decoding = pytest.mark.parametrize("decoding", DECODINGS)
 
 
 @each_decoding
-@pytest.mark.parametrize("exploration", [0.2, None])
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("updates", ["explored", "correct"])
-def test_equals_the_dense_twin(updates, K, exploration, decoding, rng):
-    d, B, gamma = 2, 2.0, 0.05
+def test_equals_the_dense_twin(updates, K, decoding, rng):
+    d, B, gamma, exploration = 2, 2.0, 0.05, 0.2
     learner = Folklore(n_features=d, n_classes=K, B=B, gamma=gamma)
     options = {"decoding": decoding, "updates": updates}
-    agent = BanditReduction(learner, exploration=exploration or "theory", **options)
-    twin = DenseReduction(d, K, B, exploration, cost=DECODINGS[decoding], gamma=gamma, **options)
-    if exploration is None:
-        agent.n_decisions, twin.t = 1000, 1001  # late enough for an exploration below 1
+    agent = BanditReduction(learner, exploration=exploration, **options)
+    twin = DenseReduction(d, K, B, exploration, gamma=gamma, **options)
     for x in rng.normal(size=(40, d)) / 2:
         P = twin.probabilities(x)
         np.testing.assert_allclose(agent.policy(x), P, rtol=0.0, atol=1e-9)
-        assert agent.next_exploration() == pytest.approx(twin.exploration, abs=1e-9)
-        assert twin.exploration < 1.0
         explored, correct = bool(rng.random() < 0.7), bool(rng.random() < 0.6)
         decision = act_as(agent, x, int(rng.choice(K, p=P)), explored=explored)
         assert decision.propensity == pytest.approx(P[decision.action], abs=1e-9)
@@ -40,51 +35,6 @@ def test_equals_the_dense_twin(updates, K, exploration, decoding, rng):
         twin.learn(x, decision.action, decision.propensity, explored, correct)
     assert learner.certificate().valid
     assert learner.certificate().n_rounds > 5
-
-
-@each_decoding
-def test_the_live_exploration_is_clipped_at_1(decoding):
-    learner = Folklore(n_features=2, n_classes=3, B=5.0)
-    agent = BanditReduction(learner, exploration="theory", decoding=decoding)
-    assert agent.exploration == "theory"
-    assert agent.next_exploration() == 1.0
-    np.testing.assert_allclose(agent.policy([1.0, 0.0]), 1.0 / 3.0, atol=1e-15)
-    agent.n_decisions = 10**6 - 1
-    expected = math.sqrt(DECODINGS[decoding] * 3 * (0.4 * 3 * 25.0) / 10**6)
-    assert agent.next_exploration() == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_certificate_that_becomes_void_explores_always_and_says_so_once():
-    agent = BanditReduction(Ons(n_features=1, n_classes=2, B=0.1), exploration="theory")
-    agent.learn(act_as(agent, np.array([5.0]), 0), True)  # beyond R
-    assert not agent.learner.certificate().valid
-    agent.n_decisions = 10**9
-    with pytest.warns(RuntimeWarning, match="void .*every decision explores"):
-        assert agent.next_exploration() == 1.0
-    assert agent.next_exploration() == 1.0  # warnings are errors here
-
-
-def test_a_certificate_that_cannot_stay_valid_is_refused():
-    with pytest.raises(
-        InvalidInputError, match="no live certificate.*none that will stay.*give expl"
-    ):
-        BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5), exploration="theory")
-    with pytest.raises(InvalidInputError, match="Ons takes weights up to 1 only"):
-        BanditReduction(
-            Ons(n_features=1, n_classes=2, B=0.1), exploration="theory", updates="correct"
-        )
-
-
-def test_live_exploration_never_ends():
-    """A mixture that tracks a drifting stream has a regret below 0."""
-    learner = auto(n_features=2, n_classes=2)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(4000, 2)) / 2
-    learner.run(X, (X[:, 0] > 0) ^ (np.arange(4000) // 200 % 2 == 1))
-    assert learner.certificate().regret_bound < 0.0
-    agent = BanditReduction(learner, exploration="theory")
-    agent.n_decisions = 10_000 - 1
-    assert agent.next_exploration() == pytest.approx(math.sqrt(2 / 10_000))
 
 
 @pytest.mark.parametrize("learner", [None, 3, Folklore, "folklore"])
@@ -149,8 +99,6 @@ def test_a_learner_of_lighter_weights_is_refused():
     sizes = {"n_features": 2, "n_classes": 3}
     with pytest.raises(InvalidInputError, match="construct it with max_weight=3"):
         BanditReduction(auto(**sizes), exploration=0.5, updates="correct")
-    with pytest.raises(InvalidInputError, match="give exploration, which bounds the weights"):
-        BanditReduction(auto(**sizes, max_weight=9.0), exploration="theory", updates="correct")
 
 
 @each_decoding
@@ -197,7 +145,6 @@ def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
     expected = math.sqrt(cost * 3 * make(**parameters).regret_bound(T) / T)
     assert expected < 1.0
     assert agent.exploration == pytest.approx(expected, rel=1e-12)
-    assert agent.next_exploration() == agent.exploration
     assert BanditReduction(make(**parameters), horizon=1, decoding=decoding).exploration == 1.0
 
 
@@ -210,6 +157,7 @@ def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
         ({"exploration": 1.5}, "exploration must be a number from 0 to 1"),
         ({"exploration": math.nan}, "exploration must be a number from 0 to 1"),
         ({"exploration": 0.1, "horizon": 10}, "not both"),
+        ({"exploration": "theory"}, "needs horizon"),
         ({"exploration": "much"}, "exploration must be a number from 0 to 1"),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"horizon": 2.5}, "horizon must be an integer"),
@@ -222,14 +170,11 @@ def test_constructor_checks(arguments, message):
         BanditReduction(Folklore(n_features=2, n_classes=2), **arguments)
 
 
-def test_learners_without_a_bound_or_certificate_need_exploration():
+def test_learners_without_a_bound_need_exploration():
     sizes = {"n_features": 2, "n_classes": 2}
     for learner in (auto(**sizes), Laplace(**sizes), Ogd(**sizes, rate=0.1)):
         with pytest.raises(InvalidInputError, match="has none: give exploration"):
             BanditReduction(learner, horizon=1000)
-    for learner in (Ogd(**sizes), Aggregating(**sizes)):
-        with pytest.raises(InvalidInputError, match="no live certificate.*give exploration"):
-            BanditReduction(learner, exploration="theory")
 
 
 def test_a_learner_that_cannot_save_itself_is_named(tmp_path):

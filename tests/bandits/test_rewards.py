@@ -257,16 +257,6 @@ def test_a_bad_default_is_refused_from_a_file(tmp_path):
         RewardAgent.from_record(record)
 
 
-def test_a_stream_whose_outcomes_come_too_late_is_refused_at_once(rng):
-    X, y = contexts(rng, 10, D), np.zeros(10, int)
-    agent = agent_of(wait=2)
-    with pytest.raises(InvalidInputError, match="after wait=2 decisions, and the delay is 3"):
-        folklearn.interact(agent, X, y, delay=3)
-    assert agent.n_decisions == 0
-    assert folklearn.interact(agent, X, y, delay=2).n_rounds == 10
-    assert folklearn.interact(agent, X[:3], y[:3], delay=5).n_rounds == 3
-
-
 def test_rewards_in_between_are_soft_labels(rng):
     agent, twin = agent_of(), Folklore(n_features=D, n_classes=2, B=3.0)
     x = contexts(rng, 1, D)[0]

@@ -18,8 +18,6 @@ from folklearn.boosting import (
     Booster,
     NaiveBayes,
     Probabilistic,
-    WeakLearnerError,
-    random_subspaces,
 )
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.boosting import softmin
@@ -95,8 +93,8 @@ def bayes(d, K):
     return lambda i, rng: Probabilistic(NaiveBayes(n_features=d, n_classes=K))
 
 
-def subspaces(d, K):
-    return random_subspaces(lambda n: Folklore(n_features=n, n_classes=K, B=3.0), n_features=d)
+def linear(d, K):
+    return lambda i, rng: Probabilistic(Folklore(n_features=d, n_classes=K, B=2.0 + rng.random()))
 
 
 def loop(booster, X, y):
@@ -217,7 +215,7 @@ def test_the_exact_potential_by_hand():
 
 
 @every_booster
-@pytest.mark.parametrize("weak", [bayes, subspaces])
+@pytest.mark.parametrize("weak", [bayes, linear])
 def test_probabilities_lie_on_the_simplex_and_run_equals_the_loop(rng, case, weak):
     d, T, K = 4, 60, case.classes(3)
     X, y = stream(rng, T, d, K)
@@ -275,7 +273,7 @@ def test_what_was_predicted_is_forgotten_when_x_changes_in_place(rng, case):
 
 
 @every_booster
-@pytest.mark.parametrize("weak", [bayes, subspaces])
+@pytest.mark.parametrize("weak", [bayes, linear])
 @pytest.mark.parametrize("cut", [0, 1, 25, 40])
 def test_resuming_equals_never_stopping(rng, case, weak, cut, tmp_path):
     d, T, K = 4, 40, case.classes(3)
@@ -299,14 +297,14 @@ def test_resuming_equals_never_stopping(rng, case, weak, cut, tmp_path):
 
 @every_booster
 def test_the_same_seed_gives_the_same_bytes_and_another_one_another_leader(rng, case):
-    d, T, K = 9, 30, case.classes(3)
+    d, T, K = 3, 30, case.classes(3)
     X, y = stream(rng, T, d, K)
-    a, b = (case.make(d, K, subspaces(d, K), seed=5, n_learners=4) for _ in range(2))
+    a, b = (case.make(d, K, linear(d, K), seed=5, n_learners=4) for _ in range(2))
     assert a.run(X, y).tobytes() == b.run(X, y).tobytes()
     assert [a.predict_label(x) for x in X] == [b.predict_label(x) for x in X]
-    columns = [learner.model.columns for learner in a.learners]
-    others = case.make(d, K, subspaces(d, K), seed=6, n_learners=4).learners
-    assert columns != [learner.model.columns for learner in others]
+    norms = [learner.model.B for learner in a.learners]
+    others = case.make(d, K, linear(d, K), seed=6, n_learners=4).learners
+    assert norms != [learner.model.B for learner in others]
 
 
 @every_booster
@@ -483,12 +481,8 @@ def test_a_learner_that_fails_to_predict_changes_nothing(rng, case, place):
         lambda: model.update(X[5], y[5]),
         lambda: model.run(X, y),
     ):
-        with pytest.raises(
-            WeakLearnerError, match=f"weak learner {place}.*the tree fell over"
-        ) as e:
+        with pytest.raises(FolklearnError, match=f"weak learner {place}.*the tree fell over") as e:
             act()
-        assert e.value.learner == place
-        assert e.value.learned == ()
         assert isinstance(e.value.__cause__, RuntimeError)
         assert snapshot(model) == state
 
@@ -503,9 +497,8 @@ def test_a_label_out_of_range_changes_nothing(rng, case, value):
     model.run(X[:5], y[:5])
     state = snapshot(model)
     for act in (lambda: model.predict(X[5]), lambda: model.update(X[5], y[5])):
-        with pytest.raises(WeakLearnerError, match="weak learner 1") as e:
+        with pytest.raises(FolklearnError, match="weak learner 1") as e:
             act()
-        assert e.value.learner == 1
         assert f"0 to {K - 1}" in str(e.value)
         assert snapshot(model) == state
 
@@ -520,10 +513,8 @@ def test_a_learner_that_fails_to_learn_leaves_the_booster_as_it_was(rng, case, p
     model = case.make(2, K, learners)
     model.run(X[:5], y[:5])
     state = snapshot(model, learners=False)
-    with pytest.raises(WeakLearnerError, match=f"weak learner {place}.*the tree fell over") as e:
+    with pytest.raises(FolklearnError, match=f"weak learner {place}.*the tree fell over") as e:
         model.update(X[5], y[5])
-    assert e.value.learner == place
-    assert e.value.learned == tuple(range(place))
     named = ", ".join(map(str, range(place))) or "none"
     assert str(e.value).rstrip(".").endswith(named)
     assert snapshot(model, learners=False) == state
@@ -682,7 +673,7 @@ def test_no_weak_learner_can_change_what_the_others_see(verb):
         weak_learner=[Scribbler(verb), Probabilistic(NaiveBayes(n_features=2, n_classes=3))],
     )
     before = booster.learners[1].to_record().arrays
-    with pytest.raises(WeakLearnerError, match="weak learner 0.*read-only"):
+    with pytest.raises(FolklearnError, match="weak learner 0.*read-only"):
         booster.update([1.0, 2.0], 1)
     after = booster.learners[1].to_record().arrays
     assert all(np.array_equal(after[name], before[name]) for name in before)

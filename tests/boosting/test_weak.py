@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 import folklearn
-from folklearn import Folklore
 from folklearn.boosting import (
     AdaBoostOLMpp,
     NaiveBayes,
     Probabilistic,
     RiverClassifier,
-    Subspace,
     hoeffding_trees,
-    random_subspaces,
 )
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.boosting import logistic_costs
@@ -204,48 +201,6 @@ def test_naive_bayes_resumes_from_its_file(rng, tmp_path):
         model.update(x, label)
         resumed.update(x, label)
         np.testing.assert_array_equal(model.predict(x), resumed.predict(x))
-
-
-# --- Subspaces -------------------------------------------------------------------------------
-
-
-def test_a_subspace_learner_is_its_learner_on_its_columns_and_a_constant(rng):
-    d, K, columns = 6, 3, [4, 1]
-    model = Subspace(Folklore(n_features=3, n_classes=K, B=3.0), columns=columns, n_features=d)
-    inside = Folklore(n_features=3, n_classes=K, B=3.0)
-    for x in rng.normal(size=(40, d)):
-        part, y = np.array([x[4], x[1], 1.0]), int(rng.integers(K))
-        np.testing.assert_array_equal(model.predict(x), inside.predict(part))
-        assert model.update(x, y, weight=0.7) == inside.update(part, y, weight=0.7)
-        # The other features may be anything.
-        elsewhere = rng.normal(size=d)
-        elsewhere[columns] = x[columns]
-        np.testing.assert_array_equal(model.predict(elsewhere), inside.predict(part))
-
-
-@pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 2), (9, 3), (10, 4)])
-def test_random_subspaces_draw_different_columns_from_the_generator(d, n):
-    weak = random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), n_features=d)
-    model = AdaBoostOLMpp(n_features=d, n_classes=2, n_learners=12, weak_learner=weak, seed=1)
-    drawn = [learner.model.columns for learner in model.learners]
-    for columns in drawn:
-        assert len(set(columns)) == n
-        assert set(columns) <= set(range(d))
-    # 12 draws of 3 out of 9 all equal: probability 84^-11.
-    assert n == d or len({tuple(columns) for columns in drawn}) > 1
-
-
-@pytest.mark.parametrize("columns", [[0, 0], [0, 5], [-1, 2], [0.5, 1]])
-def test_bad_columns_are_refused(columns):
-    with pytest.raises(InvalidInputError, match="column"):
-        Subspace(Folklore(n_features=3, n_classes=2), columns=columns, n_features=5)
-
-
-def test_a_learner_of_another_size_is_refused():
-    with pytest.raises(InvalidInputError, match="n_features"):
-        Subspace(Folklore(n_features=2, n_classes=2), columns=[0, 1], n_features=5)
-    with pytest.raises(InvalidInputError, match="n_columns"):
-        random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), n_features=3, n_columns=4)
 
 
 # --- River -----------------------------------------------------------------------------------

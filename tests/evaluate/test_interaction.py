@@ -44,16 +44,14 @@ def stream(seed):
     return synthetic.stochastic(seed, T, d=d, K=K)
 
 
-@pytest.mark.parametrize("delay", [0, 1, 7, T - 1, T, 10 * T])
-def test_the_log_is_what_a_loop_by_hand_gives(stream, delay, seed):
+def test_the_log_is_what_a_loop_by_hand_gives(stream, seed):
     X, y = stream
-    log = interact(Banditron(n_features=d, n_classes=K, seed=seed), X, y, delay=delay)
+    log = interact(Banditron(n_features=d, n_classes=K, seed=seed), X, y)
     twin = Banditron(n_features=d, n_classes=K, seed=seed)
     decisions = []
     for t in range(T):
         decisions.append(twin.act(X[t]))
-        if t >= delay:
-            twin.learn(decisions[t - delay], decisions[t - delay].action == y[t - delay])
+        twin.learn(decisions[t], decisions[t].action == y[t])
     np.testing.assert_array_equal(log.X, X)
     np.testing.assert_array_equal(log.actions, [one.action for one in decisions])
     np.testing.assert_array_equal(log.propensities, [one.propensity for one in decisions])
@@ -65,19 +63,10 @@ def test_the_log_is_what_a_loop_by_hand_gives(stream, delay, seed):
     assert log.error_rate == np.mean(log.actions != y)
 
 
-def test_outcomes_come_late_in_order_and_all_of_them(stream):
+def test_outcomes_come_at_once_and_all_of_them(stream):
     agent = Witness()
-    interact(agent, *stream, delay=2)
-    assert agent.events[:7] == [
-        ("act", 0),
-        ("act", 1),
-        ("act", 2),
-        ("learn", 0),
-        ("act", 3),
-        ("learn", 1),
-        ("act", 4),
-    ]
-    assert agent.events[-3:] == [("learn", T - 3), ("learn", T - 2), ("learn", T - 1)]
+    interact(agent, *stream)
+    assert agent.events == [(verb, t) for t in range(T) for verb in ("act", "learn")]
     assert agent.pending == ()
     assert (agent.n_decisions, agent.n_outcomes) == (T, T)
 
@@ -103,7 +92,7 @@ def test_rewards_of_every_action_in_place_of_labels(stream):
 def test_actions_with_features_are_played_and_logged(rng):
     menus = [rng.normal(size=(m, 2)) / 2 for m in rng.integers(2, 6, size=400)]
     rewards = [1.0 / (1.0 + np.exp(-4.0 * rows[:, 0])) for rows in menus]
-    log = interact(ListAgent(Folklore(n_features=2, n_classes=2)), menus, rewards, delay=3)
+    log = interact(ListAgent(Folklore(n_features=2, n_classes=2)), menus, rewards)
     assert log.n_actions is None
     np.testing.assert_array_equal(log.X, np.concatenate(menus))
     np.testing.assert_array_equal(
@@ -134,21 +123,19 @@ def test_progress_ends_with_the_last_round(stream):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda X, y: (X[:, :2], y, 0), "X has shape .* expected .*n_features=4"),
-        (lambda X, y: (np.where(np.arange(T)[:, None] == T - 1, np.nan, X), y, 0), "row 299 of X"),
-        (lambda X, y: (X, y[:-1], 0), "y has shape"),
-        (lambda X, y: (X, y + K, 0), "expected 0 to 2"),
-        (lambda X, y: (X, 2.0 * np.eye(K)[y], 0), "what every action earns, from 0 to 1"),
-        (lambda X, y: (X, np.ones((T, 2)), 0), r"expected \(300, 3\): .*what every action earns"),
-        (lambda X, y: (X, y, -1), "delay must be at least 0"),
-        (lambda X, y: (X, y, 50), "51 decisions would wait .* max_pending=50: shorten"),
+        (lambda X, y: (X[:, :2], y), "X has shape .* expected .*n_features=4"),
+        (lambda X, y: (np.where(np.arange(T)[:, None] == T - 1, np.nan, X), y), "row 299 of X"),
+        (lambda X, y: (X, y[:-1]), "y has shape"),
+        (lambda X, y: (X, y + K), "expected 0 to 2"),
+        (lambda X, y: (X, 2.0 * np.eye(K)[y]), "what every action earns, from 0 to 1"),
+        (lambda X, y: (X, np.ones((T, 2))), r"expected \(300, 3\): .*what every action earns"),
     ],
 )
 def test_everything_is_checked_before_the_first_decision(stream, change, sentence):
-    agent = Witness(max_pending=50)
-    X, y, delay = change(*stream)
+    agent = Witness()
+    X, y = change(*stream)
     with pytest.raises(InvalidInputError, match=sentence):
-        interact(agent, X, y, delay=delay)
+        interact(agent, X, y)
     assert agent.events == []
 
 

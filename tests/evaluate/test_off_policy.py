@@ -134,42 +134,6 @@ def test_values_and_errors_are_those_of_the_definitions(rng):
         assert estimate.high == pytest.approx(np.clip(estimate.value + half, 0, 1), abs=1e-12)
 
 
-def test_bernstein_is_that_of_the_theorem(rng):
-    log, P, q = example(rng, T=400)
-    p, a, r = log.propensities, log.actions, log.rewards
-    terms = {
-        "ips": reference.ips_terms(P, a, p, r),
-        "dr": reference.dr_terms(P, a, p, r, q),
-    }
-    for method, least in product(terms, (p.min(), 0.04)):
-        width = 1 / least if method == "ips" else 2 / least - 1
-        half = reference.bernstein(terms[method], width, 0.1)
-        estimate = off_policy(
-            log,
-            P,
-            method=method,
-            rewards=q if method == "dr" else None,
-            confidence=0.9,
-            interval="bernstein",
-            least_propensity=None if least == p.min() else least,
-        )
-        value = np.mean(terms[method])
-        assert estimate.low == pytest.approx(np.clip(value - half, 0, 1), abs=1e-12)
-        assert estimate.high == pytest.approx(np.clip(value + half, 0, 1), abs=1e-12)
-
-
-def test_the_terms_stay_in_the_range_of_the_bernstein_interval():
-    """Corners of the cube: the terms are linear in every q, so no others need be tried."""
-    least = 0.1
-    lowest, highest = np.inf, -np.inf
-    for q in product((0.0, 1.0), repeat=K):
-        for a, r in product(range(K), (0.0, 1.0)):
-            for P in np.eye(K):
-                (term,) = reference.dr_terms([P], [a], [least], [r], [q])
-                lowest, highest = min(lowest, term), max(highest, term)
-    assert (lowest, highest) == pytest.approx((1 - 1 / least, 1 / least))
-
-
 @pytest.mark.parametrize("n_blocks", [1, 4, 7, 60, 100])
 def test_the_reward_model_learns_from_earlier_blocks_only(n_blocks, rng):
     log, _, _ = example(rng, T=25)
@@ -230,13 +194,6 @@ def test_the_normal_interval_covers_while_the_agent_learns(rng):
         estimate = off_policy(log, target, rewards=target)
         covered += estimate.low <= value <= estimate.high
     assert covered >= 170
-
-
-@pytest.mark.parametrize("words", [{"method": "ips"}, {"with_rewards": True}], ids=["ips", "dr"])
-def test_the_bernstein_interval_covers_at_least_as_often(words, rng):
-    """400 logs at confidence 0.8: below 280 with probability 1e-6 if no more than promised."""
-    words = words | {"interval": "bernstein", "confidence": 0.8, "least_propensity": 1.0 / 6.0}
-    assert n_covered(rng, 400, 400, **words) >= 280
 
 
 def test_a_good_reward_model_shortens_the_interval(rng):
@@ -441,25 +398,13 @@ def test_equal_outcomes_are_no_certainty(method):
     ("words", "sentence"),
     [
         ({"method": "direct"}, "method must be one of 'ips', 'snips', 'dr', got 'direct'"),
-        ({"interval": "exact"}, "interval must be one of 'normal', 'bernstein'"),
         ({"confidence": 1.0}, "confidence must be a number above 0 and below 1, got 1.0"),
         ({"confidence": "high"}, "confidence must be a number above 0"),
         ({"method": "ips", "rewards": np.zeros((60, K))}, 'rewards are for method="dr"'),
         ({"rewards": np.zeros((60, 2))}, r"rewards has shape \(60, 2\); expected"),
         ({"rewards": np.full((60, K), np.nan)}, r"rewards\[0, 0\] is nan; expected a number"),
         ({"rewards": np.full((60, K), 1.5)}, r"rewards\[0, 0\] is 1.5"),
-        ({"method": "snips", "interval": "bernstein"}, "SNIPS is a ratio"),
-        ({"interval": "bernstein"}, "rewards learned from the log tie them together"),
-        ({"least_propensity": 0.01}, 'least_propensity is for interval="bernstein"'),
         ({"rewards": np.full(180, 0.5)}, r"rewards has shape \(180,\); expected"),
-        (
-            {"method": "ips", "interval": "bernstein", "least_propensity": 0.9},
-            "least_propensity is 0.9, and the log has a propensity of 0.",
-        ),
-        (
-            {"method": "ips", "interval": "bernstein", "least_propensity": 0.0},
-            "least_propensity must be a number above 0 and at most 1",
-        ),
     ],
 )
 def test_bad_words_are_refused(words, sentence, rng):
@@ -515,12 +460,10 @@ def test_bad_policies_for_actions_with_features_are_refused(policy, sentence):
         off_policy(MENUS, policy)
 
 
-def test_a_learned_policy_needs_rounds_and_ties_them(rng):
+def test_a_learned_policy_needs_rounds(rng):
     log, _, _ = example(rng)
     with pytest.raises(InvalidInputError, match="at least 3 rounds; the log has 2"):
         off_policy(log[:2], LearnedPolicy(uniform))
     with pytest.raises(InvalidInputError, match="n_blocks must be at least 2"):
         off_policy(log, LearnedPolicy(uniform, n_blocks=1))
-    with pytest.raises(InvalidInputError, match="a policy learned from the log ties them"):
-        off_policy(log, LearnedPolicy(uniform), method="ips", interval="bernstein")
     assert off_policy(log[:3], LearnedPolicy(uniform)).n_rounds == 2

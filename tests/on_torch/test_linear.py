@@ -1,4 +1,4 @@
-"""Factors in blocks against dense solves."""
+"""Factors on a device against dense solves."""
 
 import numpy as np
 import pytest
@@ -12,24 +12,6 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 def positive(rng, n):
     half = rng.normal(size=(n, n))
     return half @ half.T + n * np.eye(n)
-
-
-@pytest.mark.parametrize(("n", "block"), [(1, 4), (7, 4), (8, 4), (9, 4), (23, 4), (24, 6), (9, 1)])
-def test_blocks_solve_as_one(n, block, device, rng):
-    A, sides = positive(rng, n), rng.normal(size=(n, 3))
-    L = device.put(np.linalg.cholesky(A))
-    given = device.put(sides)
-    found = quadratic.DeviceFactor(device, L, block).solve(given)
-    np.testing.assert_allclose(back(found), np.linalg.solve(A, sides), rtol=1e-11)
-    np.testing.assert_array_equal(back(given), sides)
-
-
-@pytest.mark.parametrize("b", [1, 3, 8, 12, 20])
-def test_triangles_are_inverted_by_halves(b, device, rng, monkeypatch):
-    monkeypatch.setattr(quadratic, "_MAX_INVERTED_ROWS", 2)
-    L = np.linalg.cholesky(np.stack([positive(rng, b) for _ in range(3)]))
-    found = back(quadratic.invert(device, device.put(L)))
-    np.testing.assert_allclose(found, np.linalg.inv(L), rtol=1e-11, atol=1e-14)
 
 
 def test_a_matrix_without_a_factor_has_none_and_stays_as_it_is(device, rng):

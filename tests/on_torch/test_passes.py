@@ -131,14 +131,12 @@ def test_a_certifier(certifiers, rows, rng, tmp_path):
     assert loaded.certificate().regret_bound == pytest.approx(here.certificate().regret_bound)
 
 
-@pytest.mark.parametrize("select", ["last", "average"])
-def test_online_to_batch(select, rows, device):
+def test_online_to_batch(rows, device):
     X, Y, weight = rows
     found = []
     for place in ("cpu", device.name):
         learner = Leader(**SIZES, kept=60, device=place)
-        found.append(OnlineToBatch(learner, select=select).fit(X, Y, weight=weight))
+        found.append(OnlineToBatch(learner).fit(X, Y, weight=weight))
     here, there = found
     np.testing.assert_allclose(there.predict(X), here.predict(X), rtol=1e-9, atol=1e-9)
-    if select == "average":
-        assert there.guarantee() == pytest.approx(here.guarantee(), rel=1e-9)
+    assert there.guarantee() == pytest.approx(here.guarantee(), rel=1e-9)

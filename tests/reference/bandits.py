@@ -220,13 +220,7 @@ def decoded(p: Array, decoding: str) -> Array:
 class DenseReduction:
     """Agarwal, Kale, Zimmert (2021), Algorithm 2, over the dense FOLKLORE.
 
-    With updates = "correct" every correct action teaches, with weight exploration / P(action),
-    or 1 / P(action) if the exploration is not constant.
-
-    Parameters
-    ----------
-    exploration : a constant; or None for min(1, sqrt(cost K R_t / t)), with R_t the
-        certificate lam K B^2 + (1/4) sum of the brackets, and t the number of the round.
+    With updates = "correct" every correct action teaches, with weight exploration / P(action).
     """
 
     def __init__(
@@ -234,24 +228,14 @@ class DenseReduction:
         n_features: int,
         n_classes: int,
         B: float,
-        exploration: float | None,
+        exploration: float,
         decoding: str,
-        cost: float = 1.0,
         gamma: float | None = None,
         updates: str = "explored",
     ) -> None:
-        self.K, self.decoding, self.cost, self.updates = n_classes, decoding, cost, updates
-        self.constant = exploration
+        self.K, self.decoding, self.updates = n_classes, decoding, updates
+        self.exploration = exploration
         self.learner = DenseFolklore(n_features, n_classes, B, 2 / B, gamma)
-        self.t = 1
-
-    @property
-    def exploration(self) -> float:
-        if self.constant is not None:
-            return self.constant
-        learner = self.learner
-        regret = learner.lam * self.K * learner.B**2 + learner.certificate_sum
-        return min(1.0, float(np.sqrt(self.cost * self.K * regret / self.t)))
 
     def probabilities(self, x: Array) -> Array:
         exploit = decoded(self.learner.predict(x), self.decoding)
@@ -260,9 +244,7 @@ class DenseReduction:
     def learn(
         self, x: Array, action: int, propensity: float, explored: bool, correct: bool
     ) -> None:
-        self.t += 1
         if correct and self.updates == "correct":
-            scale = 1.0 if self.constant is None else self.constant
-            self.learner.update(x, action, weight=scale / propensity)
+            self.learner.update(x, action, weight=self.exploration / propensity)
         elif correct and explored:
             self.learner.update(x, action)

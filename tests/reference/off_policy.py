@@ -4,7 +4,7 @@ Lists in, numbers out: P[t][k] the policy, a[t] the action, p[t] its propensity,
 """
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 
@@ -58,14 +58,6 @@ def snips_std_error(P: Rows, a: Sequence[int], p: Numbers, r: Numbers) -> float:
 def effective_size(P: Rows, a: Sequence[int], p: Numbers) -> float:
     w = weights(P, a, p)
     return sum(w) ** 2 / sum(one**2 for one in w)
-
-
-def bernstein(terms: Numbers, width: float, delta: float) -> float:
-    """Maurer and Pontil, Theorem 4, for terms / width in an interval of length 1, twice."""
-    n = len(terms)
-    variance = sample_variance([v / width for v in terms])
-    side = delta / 2
-    return width * (sqrt(2 * variance * log(2 / side) / n) + 7 * log(2 / side) / (3 * (n - 1)))
 
 
 def reward_model(

@@ -1,7 +1,7 @@
 """Actions with features of their own: a list of rows for each decision, one regression for all."""
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import Decision, Names, action_name
-from folklearn.bandits.rewards import AgentOptions, RegressionAgent, check_is_regression
+from folklearn.bandits.rewards import RegressionAgent, check_is_regression
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner
 from folklearn.learners.folklore import SecondOrderLearner
@@ -62,7 +62,7 @@ class ListAgent(RegressionAgent):
         *,
         n_actions: int = 10,
         offsets: int = 0,
-        **options: Unpack[AgentOptions],
+        **options: Any,
     ) -> None:
         check_is_regression(regression)
         self.regression = regression

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,17 +102,6 @@ RULES = {
     "softmax": Rule(exploration.softmax_of_gaps, price=1.0 / 8.0),
 }
 _EXPLORED, _ETA = range(2)
-
-
-class AgentOptions(TypedDict, total=False):
-    """Options that agents of rewards share; `RewardAgent` explains them."""
-
-    exploration: str
-    strength: float | str
-    default_reward: float | None
-    wait: int | None
-    seed: int | np.random.Generator
-    max_pending: int
 
 
 class RegressionAgent(Agent):
@@ -298,7 +287,7 @@ class RewardAgent(RegressionAgent):
         regressions: Sequence[Learner],
         *,
         scale: bool = False,
-        **options: Unpack[AgentOptions],
+        **options: Any,
     ) -> None:
         self.regressions = list(regressions)
         if len(self.regressions) < 2:
@@ -348,9 +337,7 @@ def check_is_regression(learner: Any) -> None:
         )
 
 
-def auto(
-    *, n_features: int, n_actions: int, scale: bool = True, **options: Unpack[AgentOptions]
-) -> RewardAgent:
+def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any) -> RewardAgent:
     """Return the agent to use by default: no horizon, no rate, no exploration to set.
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is

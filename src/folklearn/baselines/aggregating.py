@@ -1,11 +1,8 @@
 """The Bayesian mixture of all linear models by particles: Aggregating, and Obama for bandits.
 
 Each round multiplies the weights of the particles, kept as logs. Before the effective sample size
-falls below half, they are resampled in proportion to their weights and moved by Metropolis steps
-that leave the posterior of the whole history unchanged. Moves alternate between a Gaussian
-fitted to the particles (an autoregressive step, nearly independent draws once the posterior is
-nearly Gaussian) and a random walk with their covariance (for its tails and the boundary of the
-class), each with its own adapted step. See docs/theory/baselines.md.
+falls below half, they are resampled and moved by Metropolis steps (`Aggregating._move`) that leave
+the posterior of the whole history unchanged. See docs/theory/baselines.md.
 """
 
 import math
@@ -111,8 +108,7 @@ class Aggregating(Learner):
         self._particles = self._draw_prior()  # (N, K, d)
         self._log_weights: Array = np.full(self.n_particles, -math.log(self.n_particles))
         self._steps: Array = np.array([1.0, 2.4 / math.sqrt(K * d)])
-        self._n_learned = 0  # rounds of the history, whose room doubles when it is used up
-        self._X, self._Y, self._w = np.empty((0, d)), np.empty((0, K)), np.empty(0)
+        self._rounds: list[tuple[Array, Array, float]] = []  # contexts, labels (K,), weights
 
     def _draw_prior(self) -> Array:
         """Return particles of which the K cyclic shifts of the classes are there too."""
@@ -146,26 +142,18 @@ class Aggregating(Learner):
 
     def _add_round(self, x: Array, y: Array, weight: float) -> None:
         """Add a round to the posterior: in stages, if at once would leave too few particles."""
-        t = self._n_learned
-        if t == len(self._w):
-            room = max(16, t)
-            self._X = np.concatenate([self._X, np.zeros((room, len(x)))])
-            self._Y = np.concatenate([self._Y, np.zeros((room, len(y)))])
-            self._w = np.concatenate([self._w, np.zeros(room)])
-        self._X[t], self._Y[t] = x, y
-        self._n_learned = t + 1
-        self._w[t] = 0.0
+        x, entered = x.copy(), 0.0
         for stage in range(_MAX_STAGES):
             losses = self._sum_losses(self._particles, (x[None], y[None], np.ones(1)))
-            left = weight - self._w[t]
+            left = weight - entered
             if self._keeps_enough(losses, left):
                 self._log_weights = _normalise(self._log_weights - left * losses)
                 break
             step = left if stage == _MAX_STAGES - 1 else self._longest_step(losses, left)
             self._log_weights = _normalise(self._log_weights - step * losses)
-            self._w[t] += step
-            self._move()
-        self._w[t] = weight
+            entered += step
+            self._move([*self._rounds, (x, y, entered)])
+        self._rounds.append((x, y, weight))
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
         weights = np.exp(_normalise(self._log_weights - step * losses))
@@ -178,11 +166,12 @@ class Aggregating(Learner):
             low, high = (middle, high) if self._keeps_enough(losses, middle) else (low, middle)
         return high
 
-    def _history(self) -> tuple[Array, Array, Array]:
-        t = self._n_learned
-        return self._X[:t], self._Y[:t], self._w[:t]
+    def _stack(self, rounds: list[tuple[Array, Array, float]]) -> tuple[Array, Array, Array]:
+        X = np.array([x for x, _, _ in rounds]).reshape(-1, self.n_features)
+        Y = np.array([y for _, y, _ in rounds]).reshape(-1, self.n_classes)
+        return X, Y, np.array([weight for _, _, weight in rounds], np.float64)
 
-    def _move(self) -> None:
+    def _move(self, rounds: list[tuple[Array, Array, float]]) -> None:
         """Resample, then move every particle `n_moves` times over the whole history.
 
         In coordinates e whitened by the particles' mean and covariance the moves alternate
@@ -196,7 +185,8 @@ class Aggregating(Learner):
         flat = flat[resample(weights, rng)]
         # Not a triangular solve, which BLAS splits across threads at a loss.
         E = (flat - mean) @ np.linalg.inv(L).T
-        losses = self._sum_losses(flat, self._history())
+        history = self._stack(rounds)
+        losses = self._sum_losses(flat, history)
         for move in range(self.n_moves):
             kind = move % 2
             b = float(self._steps[kind])
@@ -209,7 +199,7 @@ class Aggregating(Learner):
             slack[~((rows**2).sum(axis=2).max(axis=1) <= 1.0)] = -np.inf
             if kind == _AUTOREGRESSION:
                 slack += 0.5 * ((new_E**2).sum(axis=1) - (E**2).sum(axis=1))
-            new_losses = self._sum_losses(new, self._history(), losses + slack)
+            new_losses = self._sum_losses(new, history, losses + slack)
             accepted = new_losses < np.inf
             for old, proposed in ((flat, new), (E, new_E), (losses, new_losses)):
                 old[accepted] = proposed[accepted]
@@ -249,7 +239,7 @@ class Aggregating(Learner):
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         particles = {"particles": self._particles, "log_weights": self._log_weights}
-        history = dict(zip(("X", "Y", "w"), self._history(), strict=True))
+        history = dict(zip(("X", "Y", "w"), self._stack(self._rounds), strict=True))
         return particles | {"steps": self._steps} | history
 
     def to_record(self) -> Record:
@@ -259,9 +249,9 @@ class Aggregating(Learner):
         return record
 
     def _restore(self, record: Record) -> None:
-        t, d, K = np.size(record.arrays.get("w", ())), self.n_features, self.n_classes
-        self._n_learned = t
-        self._X, self._Y, self._w = np.empty((t, d)), np.empty((t, K)), np.empty(t)
+        X = record.part("X", (None, self.n_features))
+        Y, w = record.part("Y", (len(X), self.n_classes)), record.part("w", (len(X),))
+        self._rounds = list(zip(X, Y, w.tolist(), strict=True))
         super()._restore(record)
         self._rng = generator_from(record.word("generator"))
 

@@ -60,8 +60,6 @@ class Ons(ProperLearner):
 
     ARRAYS = ("W", "matrices", "totals")
 
-    max_certified_weight = 1.0
-
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
@@ -111,12 +109,7 @@ class Ons(ProperLearner):
         return (n * growth + 0.25) / (2.0 * self._beta)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for the class, a smaller class, or one W (K, d).
-
-        The bound is the sum of gradient' A_t^-1 gradient, plus K B^2 / D^2 (|W|_F^2 / D^2
-        for one W), over 2 beta, plus what the projections lack. ``B`` may be smaller than
-        the learner's.
-        """
+        """Return the certificate for the class, a smaller class, or one W (K, d)."""
         totals = self._totals
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
@@ -134,11 +127,9 @@ class Ons(ProperLearner):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
         return int(self._totals[kernels.ROUNDS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the state of such a learner takes at other sizes."""
         return 16 * (n_classes * n_features) ** 2
 
     def _why_invalid(self) -> str:

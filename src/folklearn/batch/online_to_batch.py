@@ -17,7 +17,6 @@ from folklearn.learners.folklore import certificate_at_norm
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
-AVERAGE, RANDOM, LAST = "average", "random", "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
@@ -25,25 +24,22 @@ class OnlineToBatch(Serializable):
     r"""Fit a fixed predictor to a sample by running an online learner over it once.
 
     Use it when all rows are there beforehand and a certified learner's regret bound should
-    become a bound on the risk at new points. Prefer the learner itself on a stream, and
-    ``select="last"`` or `folklearn.baselines.SMP` when only the accuracy counts.
+    become a bound on the risk at new points. Prefer the learner itself, after the last row, or
+    `folklearn.baselines.SMP` when only the accuracy counts.
 
     Run the learner over the T rows and keep the states :math:`h_{\tau_i}` before rounds
     :math:`\tau_1, \dots, \tau_m`, drawn uniformly from 1..T before the first row is seen:
 
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
-    ``"random"`` has m = 1 and ``"average"`` m = ``n_checkpoints``. ``"last"`` predicts by the state
-    after the last row, usually the best in practice, of which nothing is proven.
-
     Time is that of the learner's `run`; a prediction costs one of the learner's per state
     kept. Memory is that of up to m + 1 learners: every state is a full copy.
 
-    Guarantee, for rows drawn independently from one distribution, a learner that had learned
-    nothing before, and ``"random"`` or ``"average"``: for every W of the class
+    Guarantee, for rows drawn independently from one distribution and a learner that had learned
+    nothing before: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
     `guarantee` returns. The expectations are over rows and draws: a single G is one draw of
-    the bound, and a single predictor may be worse. Averaging is no worse than random stopping
+    the bound, and a single predictor may be worse. Averaging is no worse than one state (m = 1)
     in expectation, because -ln p is convex in p. Risk is the expected log loss; with weights, of
     :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/reductions.md.
 
@@ -52,9 +48,7 @@ class OnlineToBatch(Serializable):
     learner : a learner that has learned nothing; it is taken over, not copied, and afterwards
         is in the state after the last row. One that has learned already goes on from there
         (so does a second `fit`), without a guarantee.
-    select : ``"average"``, ``"random"`` or ``"last"``.
-    n_checkpoints : number m of states that ``"average"`` draws, at least 1; those drawn twice
-        count twice.
+    n_checkpoints : number m of states that are drawn, at least 1; those drawn twice count twice.
     seed : of the draws, an integer; rows, learner and seed determine the result.
 
     Examples
@@ -72,7 +66,7 @@ class OnlineToBatch(Serializable):
     algorithms". Agarwal, Kale and Zimmert (2021) for FOLKLORE's regret.
     """
 
-    PARAMS = ("select", "n_checkpoints", "seed")
+    PARAMS = ("n_checkpoints", "seed")
     CHILDREN = ("learner",)
     COUNTERS = ("n_rounds",)
     STATE: ClassVar = {
@@ -82,13 +76,10 @@ class OnlineToBatch(Serializable):
         "_heuristic": str,
     }
 
-    def __init__(
-        self, learner: Learner, *, select: str = AVERAGE, n_checkpoints: int = 10, seed: int = 0
-    ) -> None:
+    def __init__(self, learner: Learner, *, n_checkpoints: int = 10, seed: int = 0) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner
         self.n_features, self.n_classes = learner.n_features, learner.n_classes
-        self.select = validation.choice("select", select, (AVERAGE, RANDOM, LAST))
         self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
         self.seed = validation.count("seed", seed, 0)
         self.n_rounds = 0
@@ -114,8 +105,7 @@ class OnlineToBatch(Serializable):
         if T == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")
         has_learned = self.learner.n_rounds > 0
-        n_drawn = {LAST: 0, RANDOM: 1}.get(self.select, self.n_checkpoints)
-        draws = np.random.default_rng(self.seed).integers(1, T + 1, size=n_drawn)
+        draws = np.random.default_rng(self.seed).integers(1, T + 1, size=self.n_checkpoints)
         rounds: list[int] = sorted(draws.tolist())
         states: list[Learner] = []
         with report_progress(progress, T, "learning") as report:
@@ -127,11 +117,7 @@ class OnlineToBatch(Serializable):
         is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
         self._heuristic = ""
-        if self.select == LAST:
-            self._heuristic = (
-                'select="last" is a heuristic: the bound holds for states drawn at random'
-            )
-        elif has_learned:
+        if has_learned:
             self._heuristic = (
                 "the learner had learned before: its regret bound counts rounds from which no "
                 "state was drawn"
@@ -142,8 +128,6 @@ class OnlineToBatch(Serializable):
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
         if self.n_rounds == 0:
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
-        if self.select == LAST:
-            return self.learner.predict(x)
         _, counts = np.unique(self.rounds, return_counts=True)
         weighted = zip(counts, self._states, strict=True)
         total: Array = sum(count * state.predict(x) for count, state in weighted)
@@ -185,8 +169,8 @@ class OnlineToBatch(Serializable):
         super()._restore(record)
         for t in self.rounds:
             validation.count("a round", t, 1)
-        n_needed = 0 if self.select == LAST or not self.n_rounds else max(1, len({*self.rounds}))
-        if not len(self._states) == len({*self.rounds}) == n_needed:
+        n_states = len({*self.rounds})
+        if len(self._states) != n_states or (n_states > 0) != (self.n_rounds > 0):
             raise StateFileError("states and rounds must be equally many")
 
 

@@ -35,21 +35,6 @@ class WeakLearner(Protocol):
 WeakLearners = Callable[[int, np.random.Generator], WeakLearner] | Sequence[WeakLearner]
 
 
-class WeakLearnerError(FolklearnError):
-    """A weak learner failed; the booster is as it was before.
-
-    Attributes
-    ----------
-    learner : index of the one that failed.
-    learned : indices of those that had already learned the round.
-    """
-
-    def __init__(self, message: str, learner: int, learned: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.learner = learner
-        self.learned = tuple(learned)
-
-
 def make_learners(
     weak_learner: Any, n_learners: int, n_classes: int, seed: int
 ) -> tuple[WeakLearner, ...]:
@@ -114,7 +99,7 @@ class Booster(Learner):
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
     example multiplies the costs that the weak learners learn from, and the losses of regressions
     and prefixes; a round of weight 0 is counted and teaches nothing. If a weak learner fails, the
-    booster is unchanged, and the `WeakLearnerError` names the learners that had already learned.
+    booster is unchanged, and the error names the learners that had already learned.
 
     Parameters
     ----------
@@ -189,18 +174,16 @@ class Booster(Learner):
         try:
             answer = learner.predict(x, C)
         except Exception as error:
-            raise WeakLearnerError(
-                f"weak learner {i}, {learner!r}, failed to predict: {error!r}; nothing was changed",
-                i,
+            raise FolklearnError(
+                f"weak learner {i}, {learner!r}, failed to predict: {error!r}; nothing was changed"
             ) from error
         label = int(answer) if isinstance(answer, bool) else answer
         try:
             return validation.count("the label", label, 0, self.n_classes - 1)
         except InvalidInputError:
-            raise WeakLearnerError(
+            raise FolklearnError(
                 f"weak learner {i}, {learner!r}, predicted {answer!r}; expected a class 0 to "
-                f"{self.n_classes - 1}; nothing was changed",
-                i,
+                f"{self.n_classes - 1}; nothing was changed"
             ) from None
 
     def _update_weak(self, seen: Round, y: int, weight: float) -> None:
@@ -209,11 +192,9 @@ class Booster(Learner):
                 learner.update(seen.x, cost if weight == 1.0 else weight * cost, y)
             except Exception as error:
                 learned = ", ".join(map(str, range(i))) if i else "none"
-                raise WeakLearnerError(
+                raise FolklearnError(
                     f"weak learner {i}, {learner!r}, failed to learn: {error!r}; the booster is "
-                    f"unchanged; weak learners that had already learned the example: {learned}",
-                    i,
-                    range(i),
+                    f"unchanged; weak learners that had already learned the example: {learned}"
                 ) from error
 
     def _predict(self, x: Array) -> Array:

@@ -2,25 +2,33 @@
 
 import math
 from dataclasses import astuple, dataclass
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import progress, validation
+from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.best_linear import Report
 from folklearn.evaluate.regression import regress
-from folklearn.evaluate.windows import RoundObserver
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.lower_bound import LowerBound, penalty_of, round_loss_up
-from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
-from folklearn.kernels.blas import OWN
+from folklearn.evidence.passes import passes_over
+from folklearn.kernels.blas import OWN, device_named
+from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import check_probabilities
-from folklearn.serialization import Record
+from folklearn.progress import Progress, report_progress
+from folklearn.progress import Report as ReportRows
+from folklearn.serialization import Record, Serializable
+from folklearn.sparse import SparseRow, SparseRows, dense_row
 from folklearn.validation import Rows
+
+_CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
 
 
 @dataclass(frozen=True)
@@ -86,63 +94,7 @@ class PredictionLoss:
         )
 
 
-def audit(
-    X: Any,
-    y: ArrayLike,
-    P: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    C: float = 1.0,
-    constant: int | None = None,
-    tol: float = 1e-6,
-    most_passes: int = 500,
-    report: Report | None = None,
-    n_jobs: int = 1,
-    device: str | None = None,
-) -> PredictionCertificate:
-    """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
-
-    The result of `Certifier.exact`, in fewer passes; `folklearn.scale.spark.audit` is for tables
-    that no machine holds.
-
-    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
-    floating point too. Mostly one comes within ``tol`` of it; see `logistic_regression`.
-
-    Parameters
-    ----------
-    X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
-    P : what was predicted, before the labels were seen.
-    C, constant : of the penalty, as of `Evidence`.
-    tol, most_passes, n_jobs, device : of `logistic_regression`.
-    report : called with a `Pass` after each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from folklearn.evaluate import audit
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 3)) / 2
-    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
-    >>> certificate = audit(X, y, np.full((1000, 2), 0.5))  # a constant predictor
-    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
-    (0.6931, True)
-    """
-    X, P = validation.table(X), validation.numbers("P", P)
-    if P.ndim != 2:
-        raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
-    n_classes = validation.count("the number of columns of P", P.shape[1], 2)
-    sizes = {"n_features": X.shape[1], "n_classes": n_classes}
-    rows = Rows.checked(X, y, weight, **sizes)
-    losses = log_losses(check_probabilities(P, len(rows.X), n_classes), rows.labels, rows.soft)
-    passes = LocalPasses(lambda: [rows], MapReduce.from_options(n_jobs, device))
-    best = regress(
-        passes, **sizes, C=C, constant=constant, tol=tol, most_passes=most_passes, report=report
-    )
-    total = PredictionLoss.of(losses, rows.weights, 0)
-    return total.against(best.at_least, n_rounds=len(rows.X), n_classes=n_classes, C=best.C)
-
-
-class Certifier(RoundObserver):
+class Certifier(Serializable):
     r"""Certify the predictions of any model: River, VW, a neural network.
 
     Pass it every context, label and prediction; it bounds how much better any linear model, its
@@ -180,6 +132,9 @@ class Certifier(RoundObserver):
     (0.6931, True)
     """
 
+    PARAMS = ("n_features", "n_classes", "C", "constant")
+    # Which of them by the memory of the machine it began on.
+    STATE: ClassVar = {"_evidence": Evidence | LinearEvidence, "_learner": SparseSgd}
     ARRAYS = ("totals",)
     UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
@@ -193,15 +148,82 @@ class Certifier(RoundObserver):
         device: str | None = None,
     ) -> None:
         self.device = OWN if device is None else device
-        super().__init__(n_features, n_classes, C, constant, device)
+        d = self.n_features = validation.count("n_features", n_features, 1)
+        K = self.n_classes = validation.count("n_classes", n_classes, 2)
+        self._evidence: Evidence | LinearEvidence
+        self._learner: SparseSgd | None = None  # of the rows: planes touch at its predictions
+        if select_backend(d, K, device_named(device)) == PAIRS:
+            self._evidence = Evidence(**self._sizes, C=C, constant=constant, device=device)
+        else:
+            self._evidence = LinearEvidence(**self._sizes, C=C, constant=constant)
+            self._learner = SparseSgd(n_features=d, n_classes=K)
+        self.C, self.constant = self._evidence.C, self._evidence.constant
         self._totals: Array = np.array(astuple(PredictionLoss()))
 
-    def _observe(self, rows: Rows, P: Array, report: progress.Report | None) -> Array:
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {"n_features": self.n_features, "n_classes": self.n_classes}
+
+    def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
+        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
+
+        y is a class or a soft label, p (K,) the prediction. Everything is checked before
+        anything changes.
+        """
+        d = self.n_features
+        if validation.is_sparse_context(x):
+            row: SparseRow = validation.usable(validation.sparse_context(x, d))
+            X: Any = SparseRows(np.array([0, len(row.indices)]), *row, d)
+            if self._learner is None:
+                X = dense_row(row, d)[None]
+        else:
+            X = validation.usable_context(x, d)[None]
+        p = check_probabilities(p, self.n_classes)
+        label, soft = validation.label(y, self.n_classes)
+        weights = np.array([validation.weight(weight)])
+        Y = soft[None] if soft.size else np.empty((0, self.n_classes))
+        rows = Rows(X, validation.norms(X), np.array([label]), Y, weights)
+        return float(self._observe(rows, p[None], None)[0])
+
+    def observe_many(
+        self,
+        X: Any,
+        y: ArrayLike,
+        P: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        progress: Progress = False,
+    ) -> Array:
+        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
+
+        Equal to the loop over `observe`. Every row is checked before the first round.
+        """
+        rows = Rows.checked(X, y, weight, **self._sizes)
+        P = check_probabilities(P, len(rows.X), self.n_classes)
+        with report_progress(progress, len(rows.X), "certifying") as report:
+            return self._observe(rows, P, report)
+
+    def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
         losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
         added = PredictionLoss.of(losses, rows.weights, before)
         self._totals[:] = astuple(self._predicted + added)
         self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
         return losses
+
+    def _add(self, rows: Rows, report: ReportRows | None) -> None:
+        """Add checked rows to the evidence."""
+        evidence, n = self._evidence, len(rows.X)
+        if isinstance(evidence, LinearEvidence):
+            assert self._learner is not None
+            evidence._add_planes(rows, self._learner._run(rows, report))
+        elif n == 1 and isinstance(rows.X, np.ndarray):
+            soft = rows.soft[0] if len(rows.soft) else rows.soft
+            evidence._append(rows.X[0], int(rows.labels[0]), soft, float(rows.weights[0]))
+        else:
+            for start in range(0, n, _CHUNK_ROWS):
+                evidence._add(rows.part(start, start + _CHUNK_ROWS))
+                if report is not None:
+                    report(min(start + _CHUNK_ROWS, n))
 
     @property
     def _predicted(self) -> PredictionLoss:
@@ -248,8 +270,9 @@ class Certifier(RoundObserver):
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). It ends when
-        the bound is within ``tol`` (1 + its loss) of the loss and penalty of a model. For the
-        other parameters see `audit`.
+        the bound is within ``tol`` (1 + its loss) of the loss and penalty of a model. `report` is
+        called with a `Pass` after each; ``most_passes`` and ``n_jobs`` are those of
+        `logistic_regression`.
         """
         evidence, learner = self._evidence, self._learner
         if isinstance(evidence, Evidence):
@@ -277,7 +300,22 @@ class Certifier(RoundObserver):
             )
         return self._against(max(bound, best.at_least), self.C)
 
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        """Construct with small evidence, which is replaced by that of the file."""
+        observer = cls(**words | {"n_features": 1, "n_classes": 2, "constant": None})
+        observer.n_features, observer.n_classes = validation.sizes(words)
+        observer.constant = words["constant"]
+        return observer
+
     def _restore(self, record: Record) -> None:
         super()._restore(record)
+        params_of, learner = attrgetter(*self.PARAMS), self._learner
+        if params_of(self._evidence) != params_of(self):
+            raise StateFileError("a Certifier state holds the evidence of another problem")
+        if isinstance(self._evidence, LinearEvidence) and (
+            learner is None or learner._sizes != self._sizes
+        ):
+            raise StateFileError("a Certifier state holds the learner of another problem")
         if not np.isfinite(self._totals[1:]).all():  # counts of rounds
             raise StateFileError("a Certifier state counts infinitely many rounds")

@@ -17,7 +17,6 @@ from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import check_rows
 
 IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
-NORMAL, BERNSTEIN = INTERVALS = ("normal", "bernstein")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
 
@@ -33,9 +32,9 @@ class Estimate:
     std_error : standard error of the value.
     effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
         rounds played by the policy itself the log is worth. Below some 30, or a small part of the
-        rounds, a few outcomes decide, and the normal interval is too short.
+        rounds, a few outcomes decide, and the interval is too short.
     n_rounds : number of rounds in the log.
-    method, interval, confidence : how it was made.
+    method, confidence : how it was made.
     """
 
     value: float
@@ -45,7 +44,6 @@ class Estimate:
     effective_size: float
     n_rounds: int
     method: str
-    interval: str
     confidence: float
 
 
@@ -56,8 +54,6 @@ def off_policy(
     method: str = DR,
     rewards: ArrayLike | None = None,
     confidence: float = 0.95,
-    interval: str = NORMAL,
-    least_propensity: float | None = None,
 ) -> Estimate:
     r"""Estimate what a policy would have earned on average in the rounds of a log.
 
@@ -77,15 +73,9 @@ def off_policy(
     drawn, which no log can show, and that the policy was *not learned from this log*: for that
     there is `LearnedPolicy`. Look at `Estimate.effective_size` first.
 
-    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, the standard error
+    The interval is normal and asymptotic, by the delta method for SNIPS, the standard error
     enlarged by what a single outcome can change, 1 / `Estimate.effective_size`. It is for contexts
     like those of the log; propensities of an agent that learns should not vanish.
-    ``"bernstein"`` holds for every number of rounds if they are independent: a logging policy that
-    does not learn, and rewards that were not learned from the log. With M = 1 /
-    `least_propensity` the terms of IPS lie in 0..M and those of DR in 1-M..M; with V their sample
-    variance and :math:`1 - \delta` the confidence, the half width is
-
-    .. math:: \sqrt{2 V \ln(4/\delta) / T} + \text{range} \cdot 7 \ln(4/\delta) / (3(T - 1))
 
     Parameters
     ----------
@@ -100,10 +90,6 @@ def off_policy(
         the other. What is for round t must not depend on action t, nor on what came of it. By
         default `reward_model(log)`.
     confidence : above 0 and below 1.
-    interval : ``"normal"`` or ``"bernstein"``.
-    least_propensity : the least with which any action *could* be played, for the Bernstein
-        interval only; an agent's exploration divided by K. By default the least in the log,
-        which is only proven if nothing less was possible.
 
     Examples
     --------
@@ -127,22 +113,20 @@ def off_policy(
     References
     ----------
     IPS: Horvitz and Thompson (1952). SNIPS: Swaminathan and Joachims (2015). DR: Dudík, Langford
-    and Li (2011). Interval: Maurer and Pontil (2009), "Empirical Bernstein Bounds and Sample
-    Variance Penalization", Theorem 4, for either side; its proof needs only independence, since
-    unequal means enlarge the sample variance.
+    and Li (2011).
     """
     validation.choice("method", method, METHODS)
-    validation.choice("interval", interval, INTERVALS)
     confidence = validation.probability("confidence", confidence)
     is_learned = isinstance(policy, LearnedPolicy)
     _check_length(log, 3 if is_learned else 2)
     if rewards is not None and method != DR:
         raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
-    if least_propensity is not None and interval != BERNSTEIN:
-        raise InvalidInputError(f'least_propensity is for interval="bernstein", not {interval!r}')
-    if interval == BERNSTEIN:
-        _check_independence(method, rewards is not None, is_learned)
-    least = _check_propensities(log, least_propensity)
+    least = float(log.propensities.min())
+    if least < _MIN_PROPENSITY:
+        raise InvalidInputError(
+            f"the log has a propensity of {least:g}; below {_MIN_PROPENSITY:g} the weights "
+            "overflow: no action of that probability is ever drawn"
+        )
     q = reward_model(log).ravel() if method == DR and rewards is None else None
     if rewards is not None:
         shape = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
@@ -175,24 +159,11 @@ def off_policy(
         value, std_error = float(terms.mean()), _standard_error(terms)
     relative = w / float(w.max())  # so that no square overflows
     effective_size = float(relative.sum() ** 2 / np.sum(relative**2))
-    if interval == NORMAL:
-        half = _normal_half_width(std_error, effective_size, confidence)
-    else:
-        # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
-        # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
-        width = 1.0 / least if method == IPS else 2.0 / least - 1.0
-        # Maurer and Pontil's Theorem 4 for terms of this range.
-        log_term = math.log(4.0 / (1.0 - confidence))
-        half = std_error * math.sqrt(2.0 * log_term)
-        half += width * 7.0 * log_term / (3.0 * (log.n_rounds - 1))
-    low, high = _clipped_interval(value, half)
-    return Estimate(
-        value, low, high, std_error, effective_size, log.n_rounds, method, interval, confidence
-    )
+    return _estimate(value, std_error, effective_size, log.n_rounds, method, confidence)
 
 
 def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
-    """Return what the policy that made a log earned, with the normal interval of `off_policy`.
+    """Return what the policy that made a log earned, with the interval of `off_policy`.
 
     Examples
     --------
@@ -204,8 +175,7 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     _check_length(log, 2)
     confidence = validation.probability("confidence", confidence)
     value, std_error, size = log.mean_reward, _standard_error(log.rewards), float(log.n_rounds)
-    low, high = _clipped_interval(value, _normal_half_width(std_error, size, confidence))
-    return Estimate(value, low, high, std_error, size, log.n_rounds, "mean", NORMAL, confidence)
+    return _estimate(value, std_error, size, log.n_rounds, "mean", confidence)
 
 
 def _check_length(log: Interactions, least: int) -> None:
@@ -219,46 +189,15 @@ def _standard_error(terms: Array) -> float:
     return float(terms.std(ddof=1)) / math.sqrt(len(terms))
 
 
-def _clipped_interval(value: float, half: float) -> tuple[float, float]:
-    low, high = max(value - half, 0.0), min(value + half, 1.0)
-    return (low, high) if low <= high else (0.0, 1.0)  # all of it outside: it says nothing
-
-
-def _normal_half_width(std_error: float, effective_size: float, confidence: float) -> float:
+def _estimate(
+    value: float, std_error: float, size: float, n_rounds: int, method: str, confidence: float
+) -> Estimate:
     # What one more outcome could change: without it, equal outcomes would look like certainty.
-    enlarged = math.hypot(std_error, 1.0 / effective_size)
-    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * enlarged
-
-
-def _check_independence(method: str, rewards_given: bool, is_learned: bool) -> None:
-    if is_learned:
-        reason, remedy = "a policy learned from the log ties them together", "use"
-    elif method == SNIPS:
-        reason, remedy = "SNIPS is a ratio of their means", 'use method="ips" or "dr", or'
-    elif method == DR and not rewards_given:
-        reason = "rewards learned from the log tie them together"
-        remedy = 'pass rewards made without it, or use method="ips", or'
-    else:
-        return
-    raise InvalidInputError(
-        f'interval="bernstein" needs independent rounds, and {reason}: {remedy} interval="normal"'
-    )
-
-
-def _check_propensities(log: Interactions, least_propensity: float | None) -> float:
-    least = logged = float(log.propensities.min())
-    if logged < _MIN_PROPENSITY:
-        raise InvalidInputError(
-            f"the log has a propensity of {logged:g}; below {_MIN_PROPENSITY:g} the weights "
-            "overflow: no action of that probability is ever drawn"
-        )
-    if least_propensity is not None:
-        least = validation.probability("least_propensity", least_propensity, certain=True)
-    if least > logged:
-        raise InvalidInputError(
-            f"least_propensity is {least:g}, and the log has a propensity of {logged:g}"
-        )
-    return least
+    half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, 1.0 / size)
+    low, high = max(value - half, 0.0), min(value + half, 1.0)
+    if low > high:  # all of it outside: it says nothing
+        low, high = 0.0, 1.0
+    return Estimate(value, low, high, std_error, size, n_rounds, method, confidence)
 
 
 def _probabilities(log: Interactions, policy: Any) -> Array:

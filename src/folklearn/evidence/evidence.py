@@ -124,7 +124,7 @@ class Evidence(LowerBound):
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = WaitingRows(d, K)
-        self._incoming = IncomingRows(d, K, SETTLED_ROWS)
+        self._incoming = IncomingRows(SETTLED_ROWS)
         self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -170,7 +170,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = IncomingRows(self.n_features, self.n_classes, SETTLED_ROWS)
+        copied._incoming = IncomingRows(SETTLED_ROWS)
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -181,7 +181,10 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Add one checked row (d,)."""
-        if self._incoming.append(x, label, soft, weight):
+        Y = soft[None].copy() if label < 0 else np.zeros((1, self.n_classes))
+        if label >= 0:
+            Y[0, label] = 1.0
+        if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
             self._flush()
 
     def _add(self, rows: Rows) -> None:
@@ -327,12 +330,11 @@ class Evidence(LowerBound):
         P = softmax(compute_logits(rows.X, W))
         planes = self._planes + (rows.weights[:, None] * (P - rows.Y)).T @ rows.X
         c = self._totals[CONSTANT] + rows.weights @ entropies(P)
-        form = quadratic.form()
         i, j = np.triu_indices(K, 1)
         apart = W[i] - W[j]
-        along = form.along(apart)
-        bent = quadratic.totals[CONSTANT] + (form.G * W).sum() + (apart * along).sum()
-        curved = form.G.copy()
+        along, traces = quadratic.along(apart)
+        curved = back(quadratic.G).copy()
+        bent = quadratic.totals[CONSTANT] + (curved * W).sum() + (apart * along).sum()
         np.add.at(curved, i, 2.0 * along)
         np.subtract.at(curved, j, 2.0 * along)
         value = c + (planes * W).sum() + (2.0 * s - s * s) * bent
@@ -341,13 +343,13 @@ class Evidence(LowerBound):
         lengths_apart = np.sqrt((apart**2).sum(axis=1))
         log_K, totals = math.log(K), self._all_totals()
         size = np.zeros(K)
-        np.add.at(size, i, 2.0 * form.traces * lengths_apart)
-        np.add.at(size, j, 2.0 * form.traces * lengths_apart)
+        np.add.at(size, i, 2.0 * traces * lengths_apart)
+        np.add.at(size, j, 2.0 * traces * lengths_apart)
         kappa = relative_rounding(totals[DEPTH], K, K * d)
         slopes = (2.0 + 3.0 * log_K) * totals[REACH]
         constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
         allowance = constants + 2.0 * K * slopes * lengths.max()
-        allowance += (form.traces * lengths_apart**2).sum()
+        allowance += (traces * lengths_apart**2).sum()
         rounding = kappa * (2.0 * slopes + size)
         return Tangent(W, float(value - kappa * allowance), planes + s * curved, rounding)
 

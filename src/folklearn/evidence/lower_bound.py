@@ -1,15 +1,14 @@
 """Lower bounds on the losses of all linear models: what sums over rows have in common."""
 
-import os
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import serialization, validation
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.evidence import ROUNDS, WEIGHT
 from folklearn.serialization import Serializable
@@ -145,16 +144,6 @@ class LowerBound(Serializable, ABC):
             return Certificate(loss, bound, self.n_rounds)
         penalty = penalty_of(self.C, self.n_classes)
         return Certificate(loss, bound, self.n_rounds, C=self.C, penalty=penalty)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        loaded = serialization.load(path)
-        if not isinstance(loaded, cls):
-            raise StateFileError(
-                f"{os.fspath(path)} holds a {type(loaded).__name__}: see folklearn.load"
-            )
-        return loaded
 
     def __repr__(self) -> str:
         return (

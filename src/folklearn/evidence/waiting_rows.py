@@ -38,48 +38,22 @@ class WaitingRows:
 class IncomingRows:
     """Few rows at a time, until there are `size` or they are asked for: sums take many at once."""
 
-    def __init__(self, d: int, K: int, size: int) -> None:
-        self._d, self._K, self._size = d, K, size
+    def __init__(self, size: int) -> None:
+        self._size, self._n = size, 0
         self._batches: list[tuple[Array, Array, Array]] = []
-        self._n_batched = self._n_single = 0
-        self._single: tuple[Array, Array, Array] | None = None  # rows that came one by one
 
     def __len__(self) -> int:
-        return self._n_batched + self._n_single
-
-    def append(self, x: Array, label: int, soft: Array, weight: float) -> bool:
-        """Add one row; return whether there are enough."""
-        if self._single is None:
-            m = self._size
-            self._single = np.empty((m, self._d)), np.zeros((m, self._K)), np.empty(m)
-        (X, Y, weights), n = self._single, self._n_single
-        X[n], weights[n] = x, weight
-        if label < 0:
-            Y[n] = soft
-        else:
-            Y[n, label] = 1.0
-        self._n_single = n + 1
-        return n + 1 == self._size or len(self) >= self._size
+        return self._n
 
     def extend(self, X: Array, Y: Array, weights: Array) -> bool:
         """Add rows, which must not change any more; return whether there are enough."""
-        self._collect_single()
         self._batches.append((X, Y, weights))
-        self._n_batched += len(X)
-        return len(self) >= self._size
-
-    def _collect_single(self) -> None:
-        if self._single is not None:
-            n, self._n_single = self._n_single, 0
-            X, Y, weights = (array[:n] for array in self._single)
-            self._single = None
-            self._batches.append((X, Y, weights))
-            self._n_batched += n
+        self._n += len(X)
+        return self._n >= self._size
 
     def drain(self) -> tuple[Array, Array, Array] | None:
         """Return all rows in order, and have none."""
-        self._collect_single()
-        batches, self._batches, self._n_batched = self._batches, [], 0
+        batches, self._batches, self._n = self._batches, [], 0
         if not batches:
             return None
         X, Y, weights = map(np.concatenate, zip(*batches, strict=True))

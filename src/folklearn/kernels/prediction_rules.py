@@ -65,7 +65,7 @@ LOG_TOTAL, STEPS = 0, 1  # within INFO: logsumexp(z), and the steps of Newton's 
 MAX_STEPS = 500  # as many mean that u is not the solution
 _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it is near 1e-12
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
-_FLOOR = 1e-300  # no class gets less from an integral, so that every loss is finite
+_FLOOR = 1e-300  # no class gets less by an implicit rule, so that every loss is finite
 _NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
 _ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
 _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
@@ -437,42 +437,25 @@ def _predict_integral(mu, nodes, squares, vectors):
         out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), _FLOOR)
 
 
-@inner_kernel
-def _softmax_at_mean(vectors):
-    """Leave z = -Q q/2 and p = softmax(z); return logsumexp(z)."""
-    q, v, z = vectors[Q_AT], vectors[_WORK], vectors[Z_AT]
-    for i in range(q.shape[0] - 1):
-        v[i] = -0.5 * q[i]
-    expand_classes(v, z)
-    return softmax(z, vectors[P_AT])
-
-
 @shared_kernel("void(f8, matrix)")
 def _predict_at_mean(mu, vectors):
     """Predict (1 - mu) softmax(-Q q/2) + mu/K."""
-    p, out = vectors[P_AT], vectors[PREDICTED]
-    _softmax_at_mean(vectors)
+    q, v, z, p = vectors[Q_AT], vectors[_WORK], vectors[Z_AT], vectors[P_AT]
+    out = vectors[PREDICTED]
+    for i in range(out.shape[0] - 1):
+        v[i] = -0.5 * q[i]
+    expand_classes(v, z)
+    softmax(z, p)
     for i in range(out.shape[0]):
-        out[i] = (1.0 - mu) * p[i] + mu / out.shape[0]
+        out[i] = max((1.0 - mu) * p[i] + mu / out.shape[0], _FLOOR)
 
 
 @shared_kernel("f8(i8, vector, matrix)")
 def _implicit_loss(label, soft, vectors):
-    """Return -<y, ln p> of the prediction p; classes without mass in y cost nothing.
-
-    Only the softmax at the mean gives a class less than the floor. Its logarithm is then taken
-    from the logits, where it is finite, and the share of mu, if any, is not counted.
-    """
-    predicted, z, log_total = vectors[PREDICTED], vectors[Z_AT], 0.0
-    lowest = predicted[0]
-    for i in range(1, predicted.shape[0]):
-        lowest = min(lowest, predicted[i])
-    if lowest < _FLOOR:
-        log_total = _softmax_at_mean(vectors)
-    loss = 0.0
+    """Return -<y, ln p> of the prediction p; classes without mass in y cost nothing."""
+    predicted, loss = vectors[PREDICTED], 0.0
     for i in range(predicted.shape[0]):
         share = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         if share > 0.0:
-            below = predicted[i] < _FLOOR
-            loss += share * (log_total - z[i] if below else -math.log(predicted[i]))
+            loss -= share * math.log(predicted[i])
     return loss

@@ -57,7 +57,6 @@ class Learner(Serializable, ABC):
     ----------
     n_features, n_classes : sizes of the problem, d and K.
     max_weight : largest sample weight that it accepts.
-    max_certified_weight : above this a weight voids the certificate.
     B : largest row norm of the models that it competes with, of learners for a class of the paper.
     R : the norm of x up to which `regret_bound` holds.
     takes_sparse : whether it learns from sparse contexts; if not they are made dense, a chunk at
@@ -70,7 +69,6 @@ class Learner(Serializable, ABC):
     n_features: int
     n_classes: int
     max_weight: float = math.inf
-    max_certified_weight: float = math.inf
     B: float = math.inf
     R: float = math.inf
     takes_sparse: bool = False

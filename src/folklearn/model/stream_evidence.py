@@ -27,7 +27,7 @@ from folklearn.validation import Rows
 HEAD_ROWS = 2048  # that set the coordinates
 _SPARSE_HEAD_ROWS = 256
 _CHUNK_ROWS = 1024  # that are added at a time, later
-_WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
+_WINDOW_ROWS = 64  # where windows have bounds, as `Metrics` counts them
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
 
 Sums = Evidence | LinearEvidence
