@@ -21,12 +21,12 @@ _MODULES = {
     "baselines.second_order": "Aioli Gaf Laplace",
     "baselines.smp": "SMP",
     "batch.online_to_batch": "OnlineToBatch",
-    "boosting.booster": "Booster WeakLearner",
+    "boosting.booster": "Booster WeakLearner WeakLearnerError",
     "boosting.olmpp": "AdaBoostOLMpp BoostingRegression",
     "boosting.weak_learners": ("NaiveBayes Probabilistic RiverClassifier hoeffding_trees"),
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
-    "evaluate.auditing": "Certifier PredictionCertificate",
+    "evaluate.auditing": "Certifier PredictionCertificate audit",
     "evaluate.best_linear": "BestLinearModel Pass best_in_class",
     "evaluate.interactions": "Interactions",
     "evaluate.monitor": "Alarm Monitor",
@@ -79,12 +79,13 @@ HOMES = {
 # The classes whose objects saved files may hold, which name them.
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
-    "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians", "Evidence",
-    "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader",
-    "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes",
-    "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
-    "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba", "SparseScaler",
-    "SparseSgd", "StreamEvidence", "TableEncoder", "TermMixture", "TermScaler", "TermSet",
+    "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
+    "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace",
+    "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
+    "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler",
+    "OnlineToBatch", "Ons", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian",
+    "Soba", "SparseScaler", "SparseSgd", "StreamEvidence", "TableEncoder", "TermMixture",
+    "TermScaler", "TermSet",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.

@@ -7,7 +7,7 @@ import numpy as np
 
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.options import LEARNERS, Quiet
-from folklearn.evaluate.auditing import Certifier
+from folklearn.evaluate.auditing import audit
 from folklearn.evaluate.best_linear import best_in_class
 from folklearn.model.model import Model
 
@@ -65,9 +65,7 @@ def _use_model(**words: str) -> None:
     fit.predict_proba(rows)
     Model.from_record(fit.to_record()).predict_proba(rows)
     X, labels = np.tile(np.eye(2), (_N_ROWS // 2, 1)), np.arange(_N_ROWS) % 2
-    certifier = Certifier(n_features=2, n_classes=2)
-    certifier.observe_many(X, labels, np.full((_N_ROWS, 2), 0.5))
-    certifier.exact(X, labels)
+    audit(X, labels, np.full((_N_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
 
 
