@@ -155,6 +155,13 @@ class SharedGaussian(Learner):
         """The total (weighted) loss so far."""
         return float(self._totals[LOSS])
 
+    def covariance(self) -> Array:
+        """Return P (d, d) as it is now, the rounds of an unfinished block included."""
+        lower = np.tril(self._P)
+        taken = (self._U.T * self._kappas) @ self._U
+        P: Array = lower + np.tril(lower, -1).T - taken
+        return P
+
     def coef(self) -> Array:
         """Return the mean weights W (K, d) that the next prediction uses."""
         return self._W.copy()

@@ -146,11 +146,14 @@ class TermMixture(Mixture):
             return self.lines.coef()
         return super().coef()[:, self.n_terms :]
 
-    def term_coef(self) -> Array:
-        """Return the weights (K, n_terms + d) of the learner of terms with the least loss."""
-        is_one = np.array([isinstance(expert, SharedGaussian) for expert in self.experts])
-        best = int(np.argmin(np.where(is_one, self._losses, np.inf)))
-        return self.experts[best].coef()
+    def best_gaussian(self) -> SharedGaussian | None:
+        """Return the learner of terms with the least loss, of those that do not forget if any."""
+        ranked = [
+            (expert.leak > 0.0, loss, expert)
+            for expert, loss in zip(self.experts, self._losses.tolist(), strict=True)
+            if isinstance(expert, SharedGaussian)
+        ]
+        return min(ranked, key=lambda entry: entry[:2], default=(0, 0, None))[2]
 
     def copy_to_predict(self) -> Self:
         copied = self._shallow()

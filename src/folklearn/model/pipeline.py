@@ -173,7 +173,7 @@ class OnlinePipeline(Serializable):
         if isinstance(self.batch_fit, ColumnModel):
             return self.batch_fit.predict(Z)
         if self.batch_fit is not None:
-            return softmax(Z @ self.batch_fit.T)
+            return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
         norms = validation.norms(Z)
         weights = self.holdout.weights(self.learner) if by_holdout else None
         if weights is None:
@@ -262,7 +262,7 @@ class OnlinePipeline(Serializable):
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
         if isinstance(self.batch_fit, np.ndarray):
-            return self.batch_fit
+            return self.batch_fit[:, -self.scaler.n_columns :]
         if isinstance(self.batch_fit, ColumnModel):
             W = np.zeros((self.n_classes, self.scaler.n_columns))
             W[:, self.batch_fit.columns] = self.batch_fit.weights.T
@@ -527,7 +527,8 @@ class OnlinePipeline(Serializable):
         if n_terms != (scaler.n_terms if isinstance(scaler, TermScaler) else 0):
             raise record.error("holds terms that its learner does not know")
         if "refitted" in record.arrays:
-            self.batch_fit = record.part("refitted", (K, d))
+            width = record.arrays["refitted"].shape[-1]
+            self.batch_fit = record.part("refitted", (K, d if width == d else n_terms + d))
         elif "fitted_columns" in record.arrays:
             columns = record.part("fitted_columns", (None,), np.int64)
             check_columns(columns, d)

@@ -9,7 +9,13 @@ from numpy.typing import ArrayLike
 
 from folklearn import utils, validation
 from folklearn.arrays import Array
-from folklearn.batch.penalised import FIRST_RIDGE, MAX_PASSES, fit_penalised
+from folklearn.batch.penalised import (
+    FIRST_RIDGE,
+    MAX_PASSES,
+    PenalisedFit,
+    fit_penalised,
+    fit_preconditioned,
+)
 from folklearn.batch.sparse_fit import fit_sparse
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evaluate.regression import Regression, logistic_regression
@@ -17,6 +23,7 @@ from folklearn.evidence.passes import LocalPasses, MapReduce, Passes
 from folklearn.kernels.on_torch import Device
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import ExpertLearner
+from folklearn.learners.term_mixture import TermMixture
 from folklearn.metrics.accumulator import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
@@ -63,11 +70,16 @@ def refit(
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
-    if _is_wide(pipeline, engine.device):
+    terms = _fit_terms(pipeline, tables(), **limits)
+    if terms is not None and _is_wide(pipeline, engine.device):
+        pipeline.batch_fit = terms.W
+    elif _is_wide(pipeline, engine.device):
         _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
-        refit_over(pipeline, LocalPasses(rows, engine), **limits)
+        lines = refit_over(pipeline, LocalPasses(rows, engine), **limits)
+        if terms is not None and lines is not None and not lines.held_out <= terms.held_out:
+            pipeline.batch_fit = terms.W
 
 
 def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **limits: Any) -> None:
@@ -85,19 +97,51 @@ def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **l
 
 def refit_over(
     pipeline: OnlinePipeline, passes: Passes, *, most_passes: int = MAX_PASSES, seed: int = 0
-) -> None:
-    """Fit dense rows, as `rows_to_fit` returns them, wherever they lie."""
+) -> PenalisedFit | None:
+    """Fit dense rows, as `rows_to_fit` returns them, wherever they lie: lines only."""
     learner, intercept = pipeline.learner, pipeline.intercept_column
     if learner is None:
-        return
+        return None
     check_fit_size(pipeline, passes.device)
     factors = np.ones(learner.n_features)
     if intercept is not None:
         factors[intercept] = _INTERCEPT_FACTOR
-    leader = learner.leader() if isinstance(learner, ExpertLearner) else None
+    lines = learner.lines if isinstance(learner, TermMixture) else learner
+    leader = lines.leader() if isinstance(lines, ExpertLearner) else None
     ridge, W = leader or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
     fit = fit_penalised(passes, W / factors, ridge=ridge, most_passes=most_passes, seed=seed)
     pipeline.batch_fit = fit.W * factors
+    return fit
+
+
+def _fit_terms(
+    pipeline: OnlinePipeline,
+    tables: Iterable[tuple[object, ArrayLike, ArrayLike]],
+    *,
+    most_passes: int,
+    seed: int,
+) -> PenalisedFit | None:
+    """Return the fit of lines and terms to as many rows as fit in memory, None without terms."""
+    learner = pipeline.learner
+    gaussian = learner.best_gaussian() if isinstance(learner, TermMixture) else None
+    if gaussian is None:
+        return None
+    batches: list[Rows] = []
+    n_bytes_left = _SHARE_OF_MEMORY * utils.bytes_present()
+    for table in tables:
+        batches.append(rows_to_fit(pipeline, *table, 1.0, terms=True))
+        n_bytes_left -= 2 * batches[-1].X.nbytes  # there is a copy
+        if n_bytes_left < 0.0:
+            break
+    rows = Rows(*map(np.concatenate, zip(*batches, strict=True)))
+    freedom = np.ones(gaussian.n_features)
+    if pipeline.intercept_column is not None:
+        n_columns = pipeline.scaler.n_columns
+        freedom[len(freedom) - n_columns + pipeline.intercept_column] = _INTERCEPT_FACTOR**2
+    return fit_preconditioned(
+        rows, gaussian.coef(), gaussian.covariance(), ridge=gaussian.ridge, freedom=freedom,
+        most_passes=most_passes, seed=seed,
+    )  # fmt: skip
 
 
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
@@ -115,9 +159,16 @@ def rows_to_fit(
     y: ArrayLike,
     weight: ArrayLike,
     factor: float = _INTERCEPT_FACTOR,
+    *,
+    terms: bool = False,
 ) -> Rows:
-    """Return raw rows of positive weight, scaled, the constant times a factor if dense."""
+    """Return raw rows of positive weight, scaled, the constant times a factor if dense.
+
+    Without their terms, unless these are asked for.
+    """
     Z, intercept = pipeline.scale(X), pipeline.intercept_column
+    if isinstance(Z, np.ndarray) and not terms:
+        Z = np.ascontiguousarray(Z[:, -pipeline.scaler.n_columns :])
     if factor != 1.0 and intercept is not None:
         Z[:, intercept] *= factor
     weights = validation.weights(weight, len(Z))
@@ -126,7 +177,8 @@ def rows_to_fit(
 
 
 def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
-    if isinstance(pipeline.learner, ExpertLearner):
+    learner = pipeline.learner
+    if isinstance(learner.lines if isinstance(learner, TermMixture) else learner, ExpertLearner):
         return False
     return (
         pipeline.sparse

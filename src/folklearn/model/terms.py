@@ -25,7 +25,7 @@ from folklearn.serialization import Record, Serializable
 N_KNOTS = 4  # of a column
 N_CROSS_KNOTS = 3
 _MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 20, 7  # columns
-_MAX_WAVES = 300
+_MAX_WAVES = 400
 _WAVE_SCALES = (0.5, 1.0, 2.0)
 _SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 1 / 3  # of the terms that there may be
 _WAVE_SEED = 0
