@@ -10,6 +10,7 @@ from typing import Any
 
 _MODULES = {
     "adapters.sklearn": "FolkloreClassifier",
+    "adapters.terms": "Terms",
     "bandits.agent": "Agent Decision",
     "bandits.lists": "ListAgent",
     "bandits.reduction": "BanditReduction",
@@ -93,7 +94,7 @@ PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning", "Evidence",
     "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
     "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
-    "SharedGaussian", "SparseSgd", "auto",
+    "SharedGaussian", "SparseSgd", "Terms", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
