@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import lightgbm
@@ -33,7 +34,7 @@ def smooth(P: Rows) -> Rows:
     return P / P.sum(axis=1, keepdims=True)
 
 
-def play_model(X: Rows, y: Labels, K: int, **settings: Any) -> Rows:
+def play_model(X: Rows, y: Labels, K: int, seed: int, **settings: Any) -> Rows:
     """A `Model` to which all classes are declared."""
     model, parts = Model(classes=range(K), **settings), []
     for start in range(0, len(X), CHUNK_ROWS):
@@ -42,9 +43,9 @@ def play_model(X: Rows, y: Labels, K: int, **settings: Any) -> Rows:
     return np.concatenate(parts)
 
 
-def play_river(model: Any, X: Rows, y: Labels, K: int) -> Rows:
+def play_river(make: Callable[[int, int], Any], X: Rows, y: Labels, K: int, seed: int) -> Rows:
     """A classifier of River; the dictionary of each row is made within."""
-    P = np.zeros((len(X), K))
+    model, P = make(K, seed), np.zeros((len(X), K))
     for p, values, label in zip(P, X, y.tolist(), strict=True):
         x = dict(enumerate(values.tolist()))
         for k, probability in model.predict_proba_one(x).items():
@@ -53,7 +54,7 @@ def play_river(model: Any, X: Rows, y: Labels, K: int) -> Rows:
     return smooth(P)
 
 
-def play_lightgbm(X: Rows, y: Labels, K: int, settings: tuple[int, float, int]) -> Rows:
+def play_lightgbm(settings: tuple[int, float, int], X: Rows, y: Labels, K: int, seed: int) -> Rows:
     """LightGBM, fitted anew to all rows so far whenever a quarter more have come."""
     leaves, rate, least = settings
     parameters = {
@@ -71,40 +72,31 @@ def play_lightgbm(X: Rows, y: Labels, K: int, settings: tuple[int, float, int]) 
     return smooth(P)
 
 
-def _arf(n_trees: int) -> Player:
-    return lambda X, y, K, seed: play_river(ARFClassifier(n_models=n_trees, seed=seed), X, y, K)
+def _hat(K: int, seed: int) -> Any:
+    return HoeffdingAdaptiveTreeClassifier(seed=seed)
 
 
-def _amf(n_trees: int, *before: Any) -> Player:
-    def play(X: Rows, y: Labels, K: int, seed: int) -> Rows:
-        model = AMFClassifier(n_estimators=n_trees, dirichlet=1 / K, seed=seed)
-        for step in before:
-            model = step() | model
-        return play_river(model, X, y, K)
-
-    return play
+def _arf(n_trees: int, K: int, seed: int) -> Any:
+    return ARFClassifier(n_models=n_trees, seed=seed)
 
 
-def _hat(X: Rows, y: Labels, K: int, seed: int) -> Rows:
-    return play_river(HoeffdingAdaptiveTreeClassifier(seed=seed), X, y, K)
+def _amf(n_trees: int, K: int, seed: int) -> Any:
+    return AMFClassifier(n_estimators=n_trees, dirichlet=1 / K, seed=seed)
 
 
-def _lightgbm(settings: tuple[int, float, int]) -> Player:
-    return lambda X, y, K, seed: play_lightgbm(X, y, K, settings)
+def _scaled_amf(n_trees: int, K: int, seed: int) -> Any:
+    return StandardScaler() | _amf(n_trees, K, seed)
 
 
-OURS: dict[str, Player] = {
-    "model": lambda X, y, K, seed: play_model(X, y, K),
-    "lines": lambda X, y, K, seed: play_model(X, y, K, terms="none"),
-}
+OURS: dict[str, Player] = {"model": play_model, "lines": partial(play_model, terms="none")}
 METHODS: dict[str, Player] = {
     **OURS,
-    "lightgbm": _lightgbm(DEFAULTS),
-    "hat": _hat,
-    "arf-10": _arf(10),
-    "amf-10": _amf(10),
-    **{name: _lightgbm(settings) for name, settings in GRID.items()},
-    "arf-50": _arf(50),
-    "amf-50": _amf(50),
-    "amf-10-scaled": _amf(10, StandardScaler),
+    "lightgbm": partial(play_lightgbm, DEFAULTS),
+    "hat": partial(play_river, _hat),
+    "arf-10": partial(play_river, partial(_arf, 10)),
+    "amf-10": partial(play_river, partial(_amf, 10)),
+    **{name: partial(play_lightgbm, settings) for name, settings in GRID.items()},
+    "arf-50": partial(play_river, partial(_arf, 50)),
+    "amf-50": partial(play_river, partial(_amf, 50)),
+    "amf-10-scaled": partial(play_river, partial(_scaled_amf, 10)),
 }
