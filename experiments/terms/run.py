@@ -77,16 +77,15 @@ def measure(source: Source, seed: int, method: str) -> dict[str, Any]:
             P = play(X, y, K, seed)
             seconds = time.process_time() - began
     except TimeoutError:
-        return {**what, "failed": f"more than {MOST_SECONDS:,.0f} s", **version()}
+        return {**what, "failed": f"more than {MOST_SECONDS:,.0f} s"}
     except MemoryError:
-        return {**what, "failed": "not enough memory", **version()}
+        return {**what, "failed": "not enough memory"}
     losses = -np.log(np.maximum(P[np.arange(len(y)), y], SMALLEST))
     return {
         **what,
         "log_loss": float(losses.mean()),
         "error": float((P.argmax(axis=1) != y).mean()),
         "microseconds_a_row": 1e6 * seconds / len(X),
-        **version(),
     }
 
 
@@ -122,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--summary", action="store_true", help="measure nothing")
     parser.add_argument("--quick", action="store_true", help="a small synthetic stream, no data")
     options = parser.parse_args(arguments)
-    seeds = SEEDS[:1] if options.quick else SEEDS
+    seeds, code = SEEDS[:1] if options.quick else SEEDS, version()
     with tempfile.TemporaryDirectory() as passing:
         cache = options.cache or Path(passing)
         cache.mkdir(parents=True, exist_ok=True)
@@ -133,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
         for task in tasks:
             if options.summary or task[2] not in options.methods or kept_at(cache, task).exists():
                 continue
-            result = measure(*task)
+            result = {**measure(*task), **code}
             write_json(kept_at(cache, task), result)
             print(kept_at(cache, task).stem, *map(str, result.values()), file=sys.stderr)
         found = {
