@@ -84,8 +84,8 @@ def _amf(n_trees: int, K: int, seed: int) -> Any:
     return AMFClassifier(n_estimators=n_trees, dirichlet=1 / K, seed=seed)
 
 
-def _scaled_amf(n_trees: int, K: int, seed: int) -> Any:
-    return StandardScaler() | _amf(n_trees, K, seed)
+def _scaled(make: Callable[[int, int], Any], K: int, seed: int) -> Any:
+    return StandardScaler() | make(K, seed)
 
 
 OURS: dict[str, Player] = {"model": play_model, "lines": partial(play_model, terms="none")}
@@ -98,5 +98,6 @@ METHODS: dict[str, Player] = {
     **{name: partial(play_lightgbm, settings) for name, settings in GRID.items()},
     "arf-50": partial(play_river, partial(_arf, 50)),
     "amf-50": partial(play_river, partial(_amf, 50)),
-    "amf-10-scaled": partial(play_river, partial(_scaled_amf, 10)),
+    "arf-10-scaled": partial(play_river, partial(_scaled, partial(_arf, 10))),
+    "amf-10-scaled": partial(play_river, partial(_scaled, partial(_amf, 10))),
 }
