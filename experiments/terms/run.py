@@ -103,6 +103,7 @@ def planned(folder: Path | None, seeds: tuple[int, ...]) -> list[Task]:
         for seed in seeds for method in METHODS for one in streams
         if one.name in WHOLE and seed in one.seeds(seeds)
         and (one.name != "covtype" or method in WHOLE_COVTYPE)
+        and (seed == seeds[0] or not method.startswith(("arf", "amf")))
     ]  # fmt: skip
     return first + others + whole
 
