@@ -19,11 +19,12 @@ from ..data import Labels, Rows
 CHUNK_ROWS = 1024  # that are handed to a `Model` at a time
 FLOOR = 1e-4  # added to each probability of a peer
 FIRST_FIT, GROWTH = 64, 1.25  # rows of the first fit of trees, and of each fit over the last
-DEFAULTS = (31, 0.1, 10)  # leaves, learning rate, least rows of a leaf
+PLAIN = (31, 0.1, 10)  # leaves, learning rate, least rows of a leaf
 GRID = {
     f"lightgbm-{leaves}-{rate}-{least}": (leaves, rate, least)
     for leaves, rate, least in itertools.product((7, 31), (0.05, 0.1), (5, 20))
 }
+DEFAULTS = "lightgbm-31-0.1-20"  # of the grid: LightGBM's own
 Player = Callable[[Rows, Labels, int, int], Rows]  # X, y, K, seed to probabilities (T, K)
 
 
@@ -91,7 +92,7 @@ def _scaled(make: Callable[[int, int], Any], K: int, seed: int) -> Any:
 OURS: dict[str, Player] = {"model": play_model, "lines": partial(play_model, terms="none")}
 METHODS: dict[str, Player] = {
     **OURS,
-    "lightgbm": partial(play_lightgbm, DEFAULTS),
+    "lightgbm": partial(play_lightgbm, PLAIN),
     "hat": partial(play_river, _hat),
     "arf-10": partial(play_river, partial(_arf, 10)),
     "amf-10": partial(play_river, partial(_amf, 10)),
