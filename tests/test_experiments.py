@@ -41,6 +41,7 @@ NEEDS = {
     "wide": ["vowpalwabbit"],
     "monitoring": ["rich", "river"],
     "unconstrained": ["rich"],
+    "terms": ["lightgbm", "river"],
 }
 
 
@@ -122,3 +123,17 @@ def test_recorded_results_of_wide_are_committed_with_their_origin():
 def test_a_bound_without_a_norm_is_measured(tmp_path):
     (row,) = run("unconstrained", "--quick", out=tmp_path)["streams"]["synthetic-3"]
     assert 0.99 * row["truth"] <= row["bound"] <= row["truth"]
+
+
+@pytest.mark.long
+def test_terms_are_measured_beside_trees_and_results_so_far_are_kept(tmp_path):
+    words = "--quick", "--cache", str(tmp_path / "cache")
+    peers = "lightgbm", "hat", "arf-10", "amf-10"
+    first = run("terms", *words, "--methods", *peers, out=tmp_path)
+    (stream,) = run("terms", *words, "--methods", "model", out=tmp_path)["streams"].values()
+    assert set(stream["methods"]) == {"model", *peers}
+    for method, by_seed in first["streams"]["synthetic-3"]["methods"].items():
+        assert stream["methods"][method] == by_seed
+    for by_seed in stream["methods"].values():
+        assert 0.0 < by_seed["0"]["log_loss"] < np.log(3)
+        assert 0.0 < by_seed["0"]["error"] < 2 / 3
