@@ -9,10 +9,9 @@ from typer import Argument, Option
 
 from folklearn import serialization
 from folklearn.cli import display, options
-from folklearn.cli.audit import FileAudit, FilePair
+from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
-from folklearn.cli.labelled_file import PredictionsFile
 from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.model import Model
@@ -25,6 +24,7 @@ _MAX_LINES = 8  # of columns, and of weights
 
 
 def inspect(
+    source: options.Source,
     file: Annotated[
         str | None,
         Argument(
@@ -33,11 +33,6 @@ def inspect(
             help="A saved model; or rows, as `folklearn run` takes them.",
         ),
     ] = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
 ) -> None:
     """Show what a saved model has learned, or the inferred roles of the columns of rows.
 
@@ -45,7 +40,6 @@ def inspect(
     their state.
     """
     if file is None or not options.may_be_saved(file):
-        source = options.Source(file, target, format, delimiter, encoding, decimal)
         lines = _describe_rows(source)
     else:
         saved = serialization.load(file)
@@ -111,21 +105,15 @@ def _describe_state(saved: serialization.Serializable) -> list[str]:
 
 
 def report(
+    source: options.Source,
     file: Annotated[
         str | None,
         Argument(
             metavar="FILE",
             show_default=False,
-            help="A saved model; or rows, as `folklearn run` takes them, which are learned first; "
-            "or, without --target, predictions with their labels, as `folklearn run --predictions` "
-            "writes them.",
+            help="A saved model; or rows, as `folklearn run` takes them, which are learned first.",
         ),
     ] = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
     role: options.Roles = None,
     drop: options.Dropped = None,
     predictions: Annotated[
@@ -143,13 +131,12 @@ def report(
     """
     require_matplotlib()
     console = new_console(quiet)
-    source = options.Source(file, target, format, delimiter, encoding, decimal)
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            audited = FileAudit(console, "report", FilePair(source, predictions, roles))
+            audited = FileAudit(console, "report", source, roles, predictions)
             facts = ModelSummary.of_predictions(
                 audited.file.labels, audited.P, audited.y, audited.certificate(),
                 hindsight=audited.file.regression(),
@@ -157,24 +144,14 @@ def report(
             )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):
-            if target is not None or roles:
+            if source.target is not None or roles:
                 raise FolklearnError(
                     "--target and --role are about rows, and this is a saved model"
                 )
             model = options.load_model(file, "folklearn report")
             page = report_model(model, f"Report on {os.path.basename(file)}")
-        elif file is not None and target is None and _has_predictions(file):
-            predicted = PredictionsFile(file).read()
-            y = predicted.own_labels()
-            notes = list(predicted.notes(y))
-            facts = ModelSummary.of_predictions(predicted.labels, predicted.P, y, warnings=notes)
-            page = render_report(f"Audit of {os.path.basename(file)}", facts)
         else:
             reader, target = source.open()
             page = report_run(Model(roles=roles, windows=True).run(reader, target))
         path.write_text(page, encoding="utf-8")
         outputs.commit(console)
-
-
-def _has_predictions(path: str) -> bool:
-    return path.endswith(".csv") and PredictionsFile(path).has_labels

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import compress
 from operator import add
 from typing import Self
@@ -20,7 +20,7 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
 from folklearn.model.dataset import LabelledTable, ModelDataset
-from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
+from folklearn.model.encoder import MOST_OWN
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, WORDS
@@ -64,7 +64,6 @@ class LabelledFile:
         if scan.largest_weight is not None:
             _check_weights(self.dataset, command)
         self.encoder = encoder
-        self._scaler: FixedScaler | None = None
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):
             for rows in self.dataset.rows():  # columns that rare categories share
@@ -75,31 +74,19 @@ class LabelledFile:
     def n_inputs(self) -> int:
         return max(1, len(self.encoder.keys))  # without the constant
 
-    def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
-        self.encoder = TableEncoder(self.encoder.roles)
-        self.encoder.admit(keys)
-        self._scaler = None if moments is None else self._make_scaler(moments)
-
-    @property
+    @cached_property
     def scaler(self) -> FixedScaler:
-        if self._scaler is None:
-            self._scaler = self._make_scaler(self.moments())
-        return self._scaler
-
-    def _make_scaler(self, moments: Moments) -> FixedScaler:
+        moments = reduce(add, (Moments.of(self._encode(rows)) for rows in self.dataset.rows()))
         numeric = self.encoder.are_numbers(self.encoder.keys) or [True]
         return FixedScaler().opened(moments, numeric)
-
-    def moments(self) -> Moments:
-        return reduce(add, (Moments.of(self._encode(rows)) for rows in self.dataset.rows()))
 
     def _encode(self, rows: LabelledTable) -> Array:
         X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
         return X
 
-    def describe_columns(self, by: str = "all rows") -> str:
+    def describe_columns(self) -> str:
         """Return in words what linear models of these rows are linear in."""
-        return f"the columns ({self.encoder.in_words.format(by=by)})"
+        return f"the columns ({self.encoder.in_words.format(by='all rows')})"
 
     def regression(self) -> Regression | None:
         K = len(self.labels)
@@ -178,43 +165,34 @@ def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 class PredictionsFile:
-    """A CSV file of predictions: of the rows of a labelled file, or of labels of its own.
+    """A CSV file of predictions of the rows of a labelled file.
 
     A class that has a column but never occurs is a class like any other. The classes of `file`
-    become those of the predictions; it is None where the labels are in the file of predictions.
+    become those of the predictions.
 
     Attributes
     ----------
     labels : the classes, sorted.
-    has_labels : whether it is what `folklearn run` writes, with labels.
     P : (T, K), of rows with a label, clipped below, so that no loss is infinite.
     """
 
-    def __init__(self, path: str, file: LabelledFile | None = None) -> None:
+    def __init__(self, path: str, file: LabelledFile) -> None:
         if os.path.isdir(path):
             raise FolklearnError(f"{path} is a folder, not a CSV file")
         if path == STDIN:
             raise FolklearnError("--predictions must be a file, not standard input")
         self.name, self._file, self._reader = path, file, open_reader(path, format="csv")
-        names = self._reader.names
-        prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
-        self._columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
-        self.has_labels = LABEL in names and bool(self._columns)
-        if file is not None:
-            self._columns = _find_columns(path, names, file, self._columns)
-            file.labels = sort_labels(self._columns)
-        self.labels = sort_labels(self._columns)
+        self._columns = _find_columns(path, self._reader.names, file)
+        self.labels = file.labels = sort_labels(self._columns)
 
     def read(self) -> Self:
         """Read the predictions; raise unless there is one for every row."""
         P, true = self._read_cells()
         file, is_kept = self._file, [True] * len(P)
-        if file is None:
-            is_kept = [label is not None for label in true]
-        elif len(P) == file.n_rows + file.n_unlabelled:
+        if len(P) == file.n_rows + file.n_unlabelled:
             is_kept = np.concatenate([rows.has_label for rows in file.dataset.rows()]).tolist()
         P, self._true = P[is_kept], list(compress(true, is_kept))
-        if file is not None and len(P) != file.n_rows:
+        if len(P) != file.n_rows:
             raise FolklearnError(
                 f"{self.name} has {len(P)} rows of predictions, and {file.name} has {file.n_rows} "
                 "with a label; expected one for every row, in the same order"
@@ -255,20 +233,8 @@ class PredictionsFile:
             raise FolklearnError(f"line {bad.line} of {self.name}{where}: {bad.reason}") from None
         return np.concatenate(tables), true
 
-    def own_labels(self) -> Labels:
-        numbers = {label: k for k, label in enumerate(self.labels)}
-        for label in self._true:
-            if label not in numbers:
-                raise FolklearnError(
-                    f"{self.name} has the label {label!r}, and no column of its probability"
-                )
-        if not self._true:
-            raise FolklearnError(f"{self.name} has no row with a label")
-        return np.array([numbers[label] for label in self._true if label is not None], np.int64)
-
     def batches(self) -> Iterator[tuple[Array, Labels, Array]]:
         """Yield the rows of the labelled file: X, y and P; raise if labels here are others."""
-        assert self._file is not None
         start = 0
         for X, y in self._file.batches():
             for i, true in enumerate(self._true[start : start + len(y)]):
@@ -301,11 +267,10 @@ class PredictionsFile:
             )
 
 
-def _find_columns(
-    path: str, names: Sequence[str], file: LabelledFile, prefixed: dict[str, str]
-) -> dict[str, str]:
+def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[str, str]:
     """Return the column of every class: p:label or p(label) if there is one, else plain labels."""
-    columns = prefixed or {
+    prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
+    columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed} or {
         name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
     }
     is_marked = bool(columns)

@@ -39,12 +39,7 @@ _LEARNER_HELP = (
 
 
 def run(
-    file: options.File = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
+    source: options.Source,
     role: options.Roles = None,
     drop: options.Dropped = None,
     weight: Annotated[Text, Option(metavar="COLUMN", help="Column of row weights.")] = None,
@@ -88,7 +83,9 @@ def run(
         Option("--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."),
     ] = False,
     device: options.Device = OWN,
-    plot: options.Plot = None,
+    plot: Annotated[
+        Text, Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
+    ] = None,
     predictions: Annotated[
         Text,
         Option("-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."),
@@ -137,7 +134,7 @@ def run(
     learner = _choose_learner(learner, settings)
     console = display.new_console(quiet)
     with (
-        AtomicOutputs(file) as outputs,
+        AtomicOutputs(source.file) as outputs,
         display.warnings_shown(console),
         stream_signals() as signals,
     ):
@@ -148,7 +145,7 @@ def run(
         predictions_path = outputs.reserve("predictions", to_file)
         bad_path = outputs.reserve("bad rows", bad_rows)
         model = None if load is None else options.load_model(load)
-        reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
+        reader, target = source.open()
         if model is not None:
             _check_same_roles(model, roles)
             model.to(device)
