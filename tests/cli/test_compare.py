@@ -74,7 +74,6 @@ def test_learners_at_once_have_the_same_numbers(folklearn, pets):
         (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
         (["--jobs", "0"], "--jobs must be a number of threads, or -1 for as many as there are"),
         (["--B", "1"], "No such option: --B"),
-        (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png"),
     ],
 )
 def test_refusals(folklearn, pets, arguments, sentence):
@@ -82,12 +81,6 @@ def test_refusals(folklearn, pets, arguments, sentence):
     assert (outcome.code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(f"folklearn: {sentence}")
     assert outcome.stderr.count("\n") == 1
-
-
-def test_the_plot_does_not_replace_the_data(folklearn, pets):
-    picture = pets.rename(pets.with_suffix(".png"))
-    outcome = folklearn("compare", picture, *TARGET, "--plot", picture)
-    assert "it would replace the input" in outcome.stderr
 
 
 def test_data_that_do_not_fit_in_memory(folklearn, pets, monkeypatch):

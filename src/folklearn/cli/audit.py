@@ -122,12 +122,9 @@ class FileAudit:
 
     def certificate(self, jobs: int | None = None) -> PredictionCertificate:
         """Return the certificate; with a number of threads the exact one, from further passes."""
-        found = self.certifier.certificate() if jobs is None else self._read_again(jobs)
-        return replace(found, models=self.file.describe_columns())
-
-    def _read_again(self, jobs: int) -> PredictionCertificate:
-        n = self.certifier.n_rounds
-        self._console.print("Reading the rows again:")
+        models, n = self.file.describe_columns(), self.certifier.n_rounds
+        if jobs is None:
+            return replace(self.certifier.certificate(), models=models)
 
         def show(done: Pass) -> None:
             self._console.print(
@@ -135,4 +132,6 @@ class FileAudit:
                 f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
             )
 
-        return self.certifier.exact(self.file.batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
+        self._console.print("Reading the rows again:")
+        exact = self.certifier.exact(self.file.batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
+        return replace(exact, models=models)

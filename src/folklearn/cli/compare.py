@@ -74,7 +74,8 @@ def compare(
             typer.echo(_TABLE.line([learner, *cells, f"{1e6 * seconds / len(y):.1f}"]))
         best = replace(comparison.best, features=rows.describe_columns())
         console.print(
-            f"{best.in_words()} Regret is the total loss beyond loss and penalty of that regression."
+            f"{best.in_words()} Regret is the total loss beyond loss and penalty of that "
+            "regression."
         )
         if jobs != 1:
             console.print("Times were measured while learners ran at once: alone they take less.")

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from folklearn import serialization
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
@@ -34,16 +33,11 @@ def inspect(
         ),
     ] = None,
 ) -> None:
-    """Show what a saved model has learned, or the inferred roles of the columns of rows.
-
-    For other saved objects, such as learners: their type, and the size of
-    their state.
-    """
+    """Show what a saved model has learned, or the inferred roles of the columns of rows."""
     if file is None or not options.may_be_saved(file):
         lines = _describe_rows(source)
     else:
-        saved = serialization.load(file)
-        lines = _describe_model(saved) if isinstance(saved, Model) else _describe_state(saved)
+        lines = _describe_model(options.load_model(file, "folklearn inspect"))
     typer.echo("\n".join(lines))
 
 
@@ -94,14 +88,6 @@ def _describe_weights(model: Model) -> list[str]:
     lines.append("Largest weights (what speaks for a class, +, or against it, -):")
     weights = explanation.top(_MAX_LINES)
     return lines + [f"  {weight:>+8.3f}  {name} -> {label}" for name, label, weight in weights]
-
-
-def _describe_state(saved: serialization.Serializable) -> list[str]:
-    arrays = saved.to_record().arrays
-    size = sum(array.nbytes for array in arrays.values())
-    fields = {"holds": repr(saved), "state": f"{len(arrays)} arrays, {size:,} bytes"}
-    fields |= {f"{name} ": " × ".join(map(str, array.shape)) for name, array in arrays.items()}
-    return [display.format_fields(fields)]
 
 
 def report(

@@ -62,7 +62,10 @@ class LabelledFile:
         check_two_classes(self.labels, self.dataset)
         self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
         if scan.largest_weight is not None:
-            _check_weights(self.dataset, command)
+            raise FolklearnError(
+                f"{self.name} has weights, and folklearn {command} takes none: leave them out; "
+                "folklearn run learns with them"
+            )
         self.encoder = encoder
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):
@@ -126,18 +129,6 @@ def _check_words(dataset: ModelDataset, command: str) -> None:
                 f"column {name!r} holds words, and folklearn {command} takes none: leave "
                 f"it out (--drop {shlex.quote(name)}), or take every text as one category "
                 f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
-            )
-
-
-def _check_weights(dataset: ModelDataset, command: str) -> None:
-    for rows in dataset.rows():
-        weighted = np.flatnonzero(rows.weights != 1.0)
-        if weighted.size:
-            line = rows.table.lines[weighted[0]]
-            raise FolklearnError(
-                f"{dataset.reader.unit} {line} of {dataset.reader.name} has a weight, and "
-                f"folklearn {command} takes none: leave the weights out; folklearn run learns "
-                "with them"
             )
 
 

@@ -119,7 +119,7 @@ def run(
     """
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
     fixed = {"learner": learner, "cross": cross, **settings}
-    fixed |= {"classes": classes, "windows": windows}
+    fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
     for name in fixed:
         if load is not None and fixed[name]:
             raise FolklearnError(
@@ -147,7 +147,6 @@ def run(
         model = None if load is None else options.load_model(load)
         reader, target = source.open()
         if model is not None:
-            _check_same_roles(model, roles)
             model.to(device)
         else:
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
@@ -224,16 +223,6 @@ def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
             options = " and ".join(f"--{word}" for word in takes)
             raise FolklearnError(f"{name} takes no --{option}; its options are {options}")
     return name
-
-
-def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
-    for name, role in roles.items():
-        saved = model.roles.get(name)
-        if saved != role:
-            why = "which it does not know" if saved is None else f"where it has the role {saved}"
-            raise FolklearnError(
-                f"column {name!r} cannot become {role!r} in a saved model, {why}: leave that out"
-            )
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:
