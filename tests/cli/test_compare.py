@@ -70,7 +70,6 @@ def test_learners_at_once_have_the_same_numbers(folklearn, pets):
     [
         (["--learners", "ogd,sgd"], "there is no learner 'sgd'; choose one of: auto, folklore"),
         (["--learners", ""], "there is no learner ''"),
-        (["--learners", "ogd,ogd"], "--learners names ogd twice"),
         (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
         (["--jobs", "0"], "--jobs must be a number of threads, or -1 for as many as there are"),
         (["--B", "1"], "No such option: --B"),

@@ -1,7 +1,6 @@
 """`folklearn compare`: several learners on the same rows, and a regression in hindsight."""
 
 import math
-from collections import Counter
 from dataclasses import replace
 from typing import Annotated
 
@@ -45,11 +44,8 @@ def compare(
     The table goes to standard output.
     """
     options.check_jobs(jobs)
-    names, console = [name.strip() for name in learners.split(",")], new_console(quiet)
-    for name, n_times in Counter(names).items():
-        catalogue.settings_of(name)  # raises for an unknown name
-        if n_times > 1:
-            raise FolklearnError(f"--learners names {name} twice")
+    names = list(dict.fromkeys(name.strip() for name in learners.split(",")))
+    taken, console = [catalogue.settings_of(name) for name in names], new_console(quiet)
     with warnings_shown(console):
         rows = LabelledFile(console, "compare", source, options.parse_roles(role, drop))
         _check_memory(rows, names)
@@ -57,7 +53,7 @@ def compare(
         R = math.sqrt((X**2).sum() / len(X))  # a learner as it is for rows of norm 1
         settings = {
             name: {word: value for word, value in (("R", R), ("B", _NORM / R)) if word in takes}
-            for name, takes in zip(names, map(catalogue.settings_of, names), strict=True)
+            for name, takes in zip(names, taken, strict=True)
         }
         for name in names:  # raises for settings that cannot be used
             catalogue.make(name, 1, K, settings[name])

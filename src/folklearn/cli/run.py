@@ -22,6 +22,7 @@ from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.model.summary import describe_claims
 from folklearn.readers.reader import BadRow
+from folklearn.report import style
 from folklearn.utils import count_of
 
 _CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
@@ -130,6 +131,9 @@ def run(
     if checkpoint is not None and save is None:
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
     every = None if checkpoint is None else options.parse_seconds("--checkpoint", checkpoint)
+    if plot is not None:
+        style.check_format(plot)
+        style.require_matplotlib()
     roles = options.parse_roles(role, drop)
     learner = _choose_learner(learner, settings)
     console = display.new_console(quiet)
@@ -140,7 +144,7 @@ def run(
     ):
         save_path = outputs.reserve("model", save, as_file=True)  # may replace what was loaded
         outputs.protect(load, classes)
-        plot_path = outputs.reserve_plot(plot)
+        plot_path = outputs.reserve("plot", plot)
         to_file = None if predictions == options.STDOUT else predictions
         predictions_path = outputs.reserve("predictions", to_file)
         bad_path = outputs.reserve("bad rows", bad_rows)
