@@ -5,7 +5,7 @@ import shlex
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
@@ -22,22 +22,15 @@ from folklearn.utils import count_of, join_names
 _MAX_LINES = 8  # of columns, and of weights
 
 
-def inspect(
-    source: options.Source,
-    file: Annotated[
-        str | None,
-        Argument(
-            metavar="FILE",
-            show_default=False,
-            help="A saved model; or rows, as `folklearn run` takes them.",
-        ),
-    ] = None,
-) -> None:
-    """Show what a saved model has learned, or the inferred roles of the columns of rows."""
-    if file is None or not options.may_be_saved(file):
+def inspect(source: options.Source) -> None:
+    """Show what a saved model has learned, or the inferred roles of the columns of rows.
+
+    FILE is a saved model, or rows.
+    """
+    if source.file is None or not options.may_be_saved(source.file):
         lines = _describe_rows(source)
     else:
-        lines = _describe_model(options.load_model(file, "folklearn inspect"))
+        lines = _describe_model(options.load_model(source.file, "folklearn inspect"))
     typer.echo("\n".join(lines))
 
 
@@ -92,14 +85,6 @@ def _describe_weights(model: Model) -> list[str]:
 
 def report(
     source: options.Source,
-    file: Annotated[
-        str | None,
-        Argument(
-            metavar="FILE",
-            show_default=False,
-            help="A saved model; or rows, as `folklearn run` takes them, which are learned first.",
-        ),
-    ] = None,
     role: options.Roles = None,
     drop: options.Dropped = None,
     predictions: Annotated[
@@ -113,10 +98,11 @@ def report(
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
 
-    The page is one HTML file that needs nothing else, to be sent or printed.
+    FILE is a saved model, or rows, which are learned first. The page is one
+    HTML file that needs nothing else, to be sent or printed.
     """
     require_matplotlib()
-    console = new_console(quiet)
+    console, file = new_console(quiet), source.file
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None

@@ -41,6 +41,7 @@ Text = str | None
 File = Annotated[
     Text,
     Argument(
+        metavar="FILE",
         show_default=False,
         help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
         "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
@@ -126,18 +127,14 @@ class Source:
 
 
 def expand_source(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of `Source` in place of its parameter `source`.
-
-    One that the command has itself, such as a file with another help, replaces that field.
-    """
+    """Return a command with the fields of `Source` in place of its parameter `source`."""
     fields, own = signature(Source).parameters, signature(command).parameters
     if "source" not in own:
         return command
 
     @wraps(command)
     def call_with_source(**values: Any) -> None:
-        values["source"] = Source(**{name: values[name] for name in fields})
-        command(**{name: values[name] for name in own})
+        command(source=Source(**{name: values.pop(name) for name in fields}), **values)
 
     expanded: dict[str, Parameter] = {}
     for name, parameter in own.items():
