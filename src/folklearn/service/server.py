@@ -2,6 +2,8 @@
 
 import ipaddress
 import logging
+import os
+import shutil
 import socket
 import threading
 import time
@@ -35,6 +37,7 @@ from folklearn.service.service import Service
 from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
+_BALLAST_BYTES = 16_000_000  # of a file to remove when the disk is full, to have room for repairs
 
 
 def application(service: Service) -> ASGIApp:
@@ -143,7 +146,11 @@ def serve(
             f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
         ) from None
     with listening:
-        service = Service(folder, limits)
+        service, ballast = Service(folder, limits), folder / "ballast"
+        if not ballast.exists() and shutil.disk_usage(folder).free > 100 * _BALLAST_BYTES:
+            with open(ballast, "xb") as file:
+                os.posix_fallocate(file.fileno(), 0, _BALLAST_BYTES)
+            ballast.chmod(0o600)
         begun(service, listening.getsockname()[1])
         config = uvicorn.Config(
             application(service),
