@@ -115,6 +115,7 @@ def test_texts_may_hold_anything(write, read):
         (b"PK\x03\x04....", "data.csv is a zip archive or an Excel workbook"),
         (b"a,y\r1,p\r2,q", "line 1 of data.csv: it cannot be read as CSV"),
         (pickle.dumps({"a": 1}), "data.csv is binary, or text in another encoding"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "data.csv is binary, or text in another encoding"),
         (b"a,b\1\n1,2\n", "data.csv is binary, or text in another encoding, such as encoding="),
         (b'\x40\0\0\0\0\0\0\0{"a":1}', "data.csv is a saved model, or the like, and not rows"),
         (b"\x28\xb5\x2f\xfd.......", "data.csv is packed with zstd, and damaged"),

@@ -39,7 +39,7 @@ _FOREIGN_FORMATS = {
     b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
     b"%PDF": f"a PDF document: {_READABLE}",
 }
-_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
+_BINARY = re.compile(rb"^\x89|[\0-\x08\x0e-\x1a]")  # PNG and HDF5, or a control character
 _MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -232,7 +232,7 @@ class ByteSource:
             return codec
         if start[8:10] == b'{"' and b"\0" in start[:8]:
             raise InvalidInputError(f"{self.name} is a saved model, or the like, and not rows")
-        if _CONTROL.search(start.partition(b"\n")[0]):
+        if _BINARY.search(start.partition(b"\n")[0]):
             argument = spell_argument("encoding={!r}", "utf-16")
             raise InvalidInputError(
                 f"{self.name} is binary, or text in another encoding, such as {argument}: "
