@@ -1,4 +1,4 @@
-"""`folklearn audit`: certify the predictions of any model."""
+"""`folklearn audit`: certify the predictions of any model, in one file or several."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -6,19 +6,24 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
+from joblib import parallel_config
 from rich.console import Console
-from typer import Option
+from typer import Argument, Option
 
 from folklearn.cli import display, options
 from folklearn.cli.display import TextTable, format_loss, new_console, warnings_shown
-from folklearn.cli.labelled_file import LabelledFile, PredictionsFile
+from folklearn.cli.labelled_file import LabelledFile, PredictionsFile, encode_alike
+from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
 from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
+from folklearn.scale.parallel import AuditedFile, audit_files
+from folklearn.utils import count_of, join_names
 
 _TOLERANCE = 1e-6  # of --exact, relative
+_MIN_FILE_WIDTH, _MAX_FILE_WIDTH = 10, 40  # characters
 _TABLE = TextTable(
     [
         ("", "loss since", "average", "error", "regret bound", ""),
@@ -31,15 +36,19 @@ _TABLE = TextTable(
 def audit(
     source: options.Source,
     predictions: Annotated[
-        str,
+        list[str],
         Option(
             "-p",
             "--predictions",
             metavar="PREDS.csv",
             help="Probabilities of a model: a line for every row, in order, under a header of "
-            "labels, plain or as p:label.",
+            "labels, plain or as p:label; one file for each file of rows, in their order.",
         ),
     ],
+    more: Annotated[
+        list[str] | None,
+        Argument(show_default=False, help="Further files, whose evidence is added up."),
+    ] = None,
     role: options.Roles = None,
     drop: options.Dropped = None,
     exact: Annotated[
@@ -56,10 +65,26 @@ def audit(
     """
     options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    roles = options.parse_roles(role, drop)
+    roles, names = options.parse_roles(role, drop), (source.file, *(more or ()))
+    if len(predictions) != len(names):
+        raise FolklearnError(
+            f"{count_of(len(names), 'file')} of rows, and {count_of(len(predictions), 'file')} of "
+            "predictions; expected --predictions once for each, in the same order"
+        )
     console, started = new_console(quiet), time.perf_counter()
+    if more:
+        if exact or device != OWN or options.STDIN in names:
+            raise FolklearnError("--exact, --device and standard input are for one file of rows")
+        with warnings_shown(console):
+            sources = [replace(source, file=name) for name in names]
+            files = [LabelledFile(console, "audit", one, roles) for one in sources]
+            total = _audit_together(console, dict(zip(files, predictions, strict=True)), jobs)
+        seconds = time.perf_counter() - started
+        console.print(f"Audited {total.n_rounds} predictions in {seconds:.2f} s.")
+        console.print(total.in_words())
+        return
     with warnings_shown(console):
-        audited = FileAudit(console, "audit", source, roles, predictions, device)
+        audited = FileAudit(console, "audit", source, roles, predictions[0], device)
         certificate = audited.certificate(jobs if exact else None)
         hindsight = audited.file.regression()
     seconds, scores = time.perf_counter() - started, score(audited.P, audited.y)
@@ -135,3 +160,45 @@ class FileAudit:
         self._console.print("Reading the rows again:")
         exact = self.certifier.exact(self.file.batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
         return replace(exact, models=models)
+
+
+def _audit_together(
+    console: Console, paths: Mapping[LabelledFile, str], jobs: int
+) -> PredictionCertificate:
+    """Print certificates of the predictions of several files; return that of all together."""
+    first, *_ = files = list(paths)
+    for file, path in paths.items():
+        PredictionsFile(path, file)  # its classes become those of the file
+        if file.labels != first.labels:
+            raise FolklearnError(
+                f"{paths[first]} is about the classes {join_names(first.labels)}, and {path} about "
+                f"{join_names(file.labels)}; expected the same, a column p:label for each"
+            )
+    encode_alike(files)
+    models = first.describe_columns("the rows of all files")
+    fields = {
+        "data": f"{len(files)} files, {sum(file.n_rows for file in files)} rows with a label",
+        "predicted": display.describe_classes(first.labels),
+        "models": f"linear in {models}",
+    }
+    console.print(display.format_fields(fields))
+    bar = display.progress_bar(console, "reading", len(files))
+    with bar as report, parallel_config("threading"):  # kernels do not hold Python's lock
+        audited = audit_files(
+            files, lambda file: PredictionsFile(paths[file], file).read().batches(), n_jobs=jobs,
+            n_features=first.n_inputs + 1, n_classes=len(first.labels), constant=0, progress=report,
+        )  # fmt: skip
+    total = replace(audited.certificate, models=models)
+    rows = [*audited.files, AuditedFile("all", total)]
+    names = [str(file)[-_MAX_FILE_WIDTH:] for file, _ in rows]
+    titles = [
+        ("", "", "average", "lower", "regret bound"),
+        ("file", "rows", "log loss", "bound", "a row"),
+    ]
+    table = TextTable(titles, width=14, left=max(_MIN_FILE_WIDTH, *map(len, names)))
+    console.print(table.header)
+    for name, (_, found) in zip(names, rows, strict=True):
+        sums = found.loss, found.best_linear_at_least, found.regret_bound
+        averages = (format_loss(value / found.n_rounds) for value in sums)
+        console.print(table.line([name, f"{found.n_rounds}", *averages]))
+    return total

@@ -19,11 +19,11 @@ from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
-from folklearn.model.dataset import LabelledTable, ModelDataset
-from folklearn.model.encoder import MOST_OWN
+from folklearn.model.dataset import ModelDataset
+from folklearn.model.encoder import MOST_OWN, TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
-from folklearn.model.roles import CATEGORY, WORDS
+from folklearn.model.roles import CATEGORY, LEARNED, WORDS
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
@@ -73,23 +73,20 @@ class LabelledFile:
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def n_inputs(self) -> int:
         return max(1, len(self.encoder.keys))  # without the constant
 
     @cached_property
     def scaler(self) -> FixedScaler:
-        moments = reduce(add, (Moments.of(self._encode(rows)) for rows in self.dataset.rows()))
-        numeric = self.encoder.are_numbers(self.encoder.keys) or [True]
-        return FixedScaler().opened(moments, numeric)
+        return _fit_scaler(self.encoder, [self])
 
-    def _encode(self, rows: LabelledTable) -> Array:
-        X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
-        return X
-
-    def describe_columns(self) -> str:
+    def describe_columns(self, by: str = "all rows") -> str:
         """Return in words what linear models of these rows are linear in."""
-        return f"the columns ({self.encoder.in_words.format(by='all rows')})"
+        return f"the columns ({self.encoder.in_words.format(by=by)})"
 
     def regression(self) -> Regression | None:
         K = len(self.labels)
@@ -108,7 +105,8 @@ class LabelledFile:
         order = np.array([self.labels.index(label) for label in model.labels])
         for rows in self.dataset.rows(0):
             y = order[model.label_encoder.find_known(rows.labels)]
-            yield self.scaler.transform(self._encode(rows)), y
+            X = self.encoder.encode_known(rows.table.take(rows.has_label))
+            yield self.scaler.transform(X), y
 
     def matrix(self) -> tuple[Array, Labels]:
         Xs, ys = zip(*self.batches(), strict=True)
@@ -120,6 +118,36 @@ class LabelledFile:
         if self.n_unlabelled:
             fields["no label"] = f"{count_of(self.n_unlabelled, 'row')}, which are left out"
         return format_fields(fields | lines)
+
+
+def _fit_scaler(encoder: TableEncoder, files: Iterable[LabelledFile]) -> FixedScaler:
+    parts = (rows.table.take(rows.has_label) for file in files for rows in file.dataset.rows())
+    moments = reduce(add, (Moments.of(encoder.encode_known(part)) for part in parts))
+    return FixedScaler().opened(moments, encoder.are_numbers(encoder.keys) or [True])
+
+
+def encode_alike(files: Sequence[LabelledFile]) -> None:
+    """Encode and standardise the rows of several files together; raise if columns differ."""
+    first, encoder = files[0], TableEncoder()
+    for file in files:
+        sides = first.dataset.roles, file.dataset.roles
+        for name in sides[0] | sides[1]:
+            one, other = (side.get(name, "not there") for side in sides)
+            if one != other and {one, other} & {*LEARNED}:
+                raise FolklearnError(
+                    f"column {name!r} is {one} in {first} and {other} in {file}; expected the "
+                    "same columns: name its role (--role) or leave it out (--drop)"
+                )
+        new = [key for key in file.encoder.keys if key not in encoder.places]
+        for name in (name for name, part in new if part.startswith("#")):
+            raise FolklearnError(
+                f"column {name!r} of {file} has too many categories for a column of each, as "
+                "several files need: leave it out (--drop), or audit one file at a time"
+            )
+        encoder.admit(new, file.encoder.roles)
+    scaler = _fit_scaler(encoder, files)
+    for file in files:
+        file.encoder, file.scaler = encoder, scaler
 
 
 def _check_words(dataset: ModelDataset, command: str) -> None:
