@@ -43,10 +43,6 @@ def spell_argument(template: str, *values: str) -> str:
     return _spelling(template, *values)
 
 
-def current_spelling() -> Spelling:
-    return _spelling
-
-
 @contextmanager
 def arguments_spelled_by(spelling: Spelling) -> Iterator[None]:
     """Let messages of this process spell arguments otherwise, such as by command-line options."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "BOUND", "calibration", "certificate", "confusion", "curve_rounds", "curves", "errors",
+    "BOUND", "calibration", "certificate", "confusion", "curves", "errors",
     "losses", "overview", "save", "use_style", "weights",
 ]  # fmt: skip
 
@@ -151,11 +151,6 @@ def curves(
     ax.set_ylim(0.0, 1.08 * top or 1.0)
     style.set_round_axis(ax, float(rounds[0]), float(rounds[-1]), log=True)
     return style.finish(ax)
-
-
-def curve_rounds(n_rounds: int) -> NDArray[np.int64]:
-    """Return at most 200 of the rounds 1 to `n_rounds`, in equal ratios, to draw a curve at."""
-    return np.unique(np.geomspace(1, n_rounds, 200).round().astype(np.int64))
 
 
 @style.use_style()

@@ -63,7 +63,7 @@ _MODULES = {
     "serialization": "load",
     "service.client": "Client",
     "readers.table": "Table TextColumn table_from_records",
-    "readers.decision_logs": "read_log write_log",
+    "readers.decision_logs": "read_log",
     "readers.open": "open_reader",
     "readers.reader": "BadRow Reader",
     "scale.parallel": (

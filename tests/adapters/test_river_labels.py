@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import folklearn
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
 
@@ -212,8 +213,9 @@ def test_memory_follows_a_stream_that_turns_round(rng, tmp_path):
             model.learn_one(x, y)
     assert losses[1] < 0.8 * losses[0]
     assert forgetting.certificate().valid  # it is about the rows, whatever learns them
-    forgetting.save(tmp_path / "model")
-    resumed = FolkloreStreamClassifier.load(tmp_path / "model")
+    forgetting.model.save(tmp_path / "model")
+    resumed = forgetting.clone()
+    resumed.model = folklearn.load(tmp_path / "model")
     assert resumed.memory == 50
     for x, y in examples[:60]:
         forgetting.learn_one(x, y)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import folklearn
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
 
@@ -96,8 +97,9 @@ def test_the_order_of_texts_is_of_no_account(rng):
 def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     examples = list(coloured(rng))
     model = learned(examples[:cut], "folklore")
-    model.save(tmp_path / "model")
-    resumed = FolkloreStreamClassifier.load(tmp_path / "model")
+    model.model.save(tmp_path / "model")
+    resumed = model.clone()
+    resumed.model = folklearn.load(tmp_path / "model")
     for x, y in examples[cut:]:
         assert resumed.predict_proba_one(x) == model.predict_proba_one(x)
         model.learn_one(x, y)

@@ -204,10 +204,10 @@ assert max(before) == 1, before
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
     monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
-    for step in ("_use_model", "_decide", "_boost"):
+    for step in ("_use_model", "_decide"):
         monkeypatch.setattr(warmup, step, lambda step=step, **_: used.append(step))
     outcome = folklearn("warmup")
     assert outcome.code == 0
     assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")
     assert outcome.stderr.endswith("All of this is compiled.\n")
-    assert len(used) == outcome.stderr.count("Compiled for") == 4 + 9
+    assert len(used) == outcome.stderr.count("Compiled for") == 3 + 9

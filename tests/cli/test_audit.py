@@ -233,6 +233,6 @@ def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
 
 def test_wrong_options(refused, pets, as_arrays, write_predictions):
     path = write_predictions(None, as_arrays[2], third())
-    assert "--predictions is needed" in refused(pets, *TARGET)
+    assert "Missing option '-p' / '--predictions'" in refused(pets, *TARGET)
     assert "Name it: --target COLUMN" in refused(pets, "-p", path)
     assert "No such option: --B" in refused(pets, *TARGET, "-p", path, "--B", "-1")

@@ -108,10 +108,10 @@ def test_refusals(refusal, days, pairs, write):
         return refusal(*command(pairs, *more))
 
     (first, p), (second, q) = pairs
-    assert "is for one file" in refused("--exact")
+    assert "are for one file of rows" in refused("--exact")
     words = refusal("audit", first, second, "--target", "kind", "-p", p)
     assert words.startswith("2 files of rows, and 1 file of predictions; expected --predictions")
-    assert "none can be standard input" in refused(pairs=[(first, p), ("-", q)])
+    assert "are for one file of rows" in refused(pairs=[(first, p), ("-", q)])
     rows = [[colour, size, kind] for size, colour, kind in days[1]]
     swapped = write("swapped.csv", COLUMNS, rows)
     assert "column 'size' is number in" in refused(pairs=[(first, p), (swapped, q)])

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from folklearn import Ogd, progressive, utils
+from folklearn import progressive, utils
 from folklearn.evaluate.regression import logistic_regression
 from folklearn.learners import catalogue
 from tests.cli.conftest import standardise
@@ -51,29 +50,9 @@ def test_learners_by_name_and_quiet(folklearn, pets):
     assert outcome.stderr == ""
 
 
-def test_the_digits_and_the_plot(folklearn, tmp_path):
-    plot = tmp_path / "out.png"
-    outcome = folklearn("compare", "--learners", "ogd", "--plot", plot)
+def test_the_digits(folklearn):
+    outcome = folklearn("compare", "--learners", "ogd")
     assert "scikit-learn's digits: 1797 rows" in outcome.stderr
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    assert outcome.stderr.endswith(f"Wrote the plot to {plot}.\n")
-
-
-def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, monkeypatch):
-    from matplotlib.figure import Figure
-
-    drawn = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    folklearn("compare", pets, *TARGET, "--learners", "ogd", "--plot", tmp_path / "o.png")
-    X, y, _ = as_arrays
-    scores = progressive(Ogd(n_features=4, n_classes=3), standardise(X) / 2.0, y)
-    (axes,) = drawn[0].axes
-    ogd, best = axes.lines
-    assert ogd.get_label() == f"ogd {scores.log_loss:.3f}"
-    assert best.get_label().startswith("logistic regression in hindsight ")
-    assert ogd.get_xdata()[[0, -1]].tolist() == [1, 300]
-    np.testing.assert_allclose(ogd.get_ydata()[-1], scores.log_loss)
-    assert axes.get_xscale() == "log"
 
 
 def test_learners_at_once_have_the_same_numbers(folklearn, pets):
@@ -91,11 +70,9 @@ def test_learners_at_once_have_the_same_numbers(folklearn, pets):
     [
         (["--learners", "ogd,sgd"], "there is no learner 'sgd'; choose one of: auto, folklore"),
         (["--learners", ""], "there is no learner ''"),
-        (["--learners", "ogd,ogd"], "--learners names ogd twice"),
         (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
         (["--jobs", "0"], "--jobs must be a number of threads, or -1 for as many as there are"),
         (["--B", "1"], "No such option: --B"),
-        (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png"),
     ],
 )
 def test_refusals(folklearn, pets, arguments, sentence):
@@ -103,12 +80,6 @@ def test_refusals(folklearn, pets, arguments, sentence):
     assert (outcome.code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(f"folklearn: {sentence}")
     assert outcome.stderr.count("\n") == 1
-
-
-def test_the_plot_does_not_replace_the_data(folklearn, pets):
-    picture = pets.rename(pets.with_suffix(".png"))
-    outcome = folklearn("compare", picture, *TARGET, "--plot", picture)
-    assert "it would replace the input" in outcome.stderr
 
 
 def test_data_that_do_not_fit_in_memory(folklearn, pets, monkeypatch):

@@ -1,6 +1,6 @@
 """`folklearn policy-value`: what it prints is what the library estimates."""
 
-from dataclasses import replace
+import json
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,7 @@ from folklearn.evaluate.off_policy import (
     logged_value,
     uniform,
 )
-from folklearn.readers.decision_logs import read_log, write_log
+from folklearn.readers.decision_logs import read_log
 from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
@@ -36,6 +36,16 @@ def log():
 def path(log, tmp_path):
     write_log(log, tmp_path / "log.dsjson")
     return tmp_path / "log.dsjson"
+
+
+def write_log(log, path, features=("x0", "x1", "x2"), actions=("1", "2", "3"), X=None):
+    """Write the decisions of a log as JSON lines."""
+    lines = []
+    for t, x in enumerate((log.X if X is None else X).tolist()):
+        context = {**dict(zip(features, x, strict=True)), "_multi": [{"_tag": a} for a in actions]}
+        outcome = {"_label_probability": log.propensities[t], "_label_cost": -float(log.rewards[t])}
+        lines.append(json.dumps({"c": context, "_labelIndex": int(log.actions[t]), **outcome}))
+    path.write_text("\n".join(lines))
 
 
 def line_of(name, estimate):
@@ -88,9 +98,8 @@ def test_a_model_plays_its_classes_on_the_log_of_an_agent(
 ):
     X, y, labels = as_arrays
     agent = Banditron(n_features=4, n_classes=3, exploration=0.5)
-    names = {"feature_names": columns[:-1], "action_names": labels}
     path = tmp_path / "log.dsjson"
-    write_log(replace(interact(agent, standardise(X), y), X=X, **names), path)
+    write_log(interact(agent, standardise(X), y), path, columns[:-1], labels, X)
     log = read_log(path)
     loaded = load(model)
     P = loaded.predict_proba(pets)

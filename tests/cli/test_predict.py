@@ -230,7 +230,7 @@ def test_weights_of_0_before_any_other(folklearn, tmp_path):
 def test_weights_elsewhere_are_refused(refusal, mails, command):
     more = ["-p", mails] if command == "audit" else []
     sentence = refusal(command, mails, *more)
-    assert sentence.startswith(f"line 2 of {mails} has a weight, and folklearn {command} takes")
+    assert sentence.startswith(f"{mails} has weights, and folklearn {command} takes none")
 
 
 @pytest.mark.parametrize("command", ["compare", "audit"])
@@ -315,7 +315,7 @@ def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal, monkeypatch):
         report(1000)
         report(4000)
     said = file.getvalue()
-    assert bool(re.search(r"learning.*4000/1000000.*rows/s.*\d:\d\d:\d\d.*left", said)) == terminal
+    assert bool(re.search(r"learning.*4000/1000000.*\d:\d\d:\d\d.*left", said)) == terminal
 
 
 def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
@@ -339,9 +339,10 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     model.save(saved)
     assert "waiting   1 row for their labels\n" in folklearn("inspect", saved).stdout
     model.pipeline.learner.save(tmp_path / "learner")
-    said = folklearn("inspect", tmp_path / "learner").stdout
-    assert said.startswith("holds     Folklore(")
-    assert re.search(r"state     \d+ arrays, [\d,]+ bytes\n", said)
+    assert (
+        "holds a Folklore; folklearn inspect takes"
+        in folklearn("inspect", tmp_path / "learner").stderr
+    )
     new = type(model)()
     new.save(tmp_path / "new")
     assert "learned 0 rows" in folklearn("inspect", tmp_path / "new").stdout

@@ -39,20 +39,6 @@ def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
     assert "lower bound for linear models with their penalty" in text
 
 
-def test_predictions_alone_are_reported_without_a_proof(folklearn, refusal, pets, tmp_path):
-    preds, report = tmp_path / "preds.csv", tmp_path / "report.html"
-    assert folklearn("run", pets, *TARGET, "--learner", "ogd", "-p", preds).code == 0
-    assert folklearn("report", preds, "-o", report).code == 0
-    text = report.read_text(encoding="utf-8")
-    assert headings(report)[0] == "Audit of preds.csv"
-    assert "Of 300 rows" in text
-    assert "it takes the rows that they are about" in text
-    preds.write_text("label,p:a,p:b\nc,0.5,0.5\n")
-    assert "the label 'c', and no column" in refusal("report", preds, "-o", report)
-    preds.write_text("label,p:a,p:b\n,0.5,0.5\n")
-    assert "no row with a label" in refusal("report", preds, "-o", report)
-
-
 def test_refusals(folklearn, refusal, pets, tmp_path):
     model = tmp_path / "pets.model"
     folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model)

@@ -169,9 +169,6 @@ def test_damaged_files(store, read, format):
         with pytest.raises(FolklearnError):
             for _ in open_reader(path).read({"a": "number"}):
                 pass
-    path.write_bytes(b"FEA1....")
-    with pytest.raises(InvalidInputError, match="is Feather of version 1"):
-        open_reader(path)
 
 
 def test_the_extra_is_named(store, write, monkeypatch):

@@ -1,4 +1,4 @@
-"""Logs of decisions: VW's text and JSON lines are read, written, and refused with their line."""
+"""Logs of decisions: VW's text and JSON lines are read, and refused with their line."""
 
 import gzip
 import io
@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.interactions import Interactions
-from folklearn.readers.decision_logs import (
-    WRITERS,
-    as_decisions,
-    as_interactions,
-    flatten_features,
-    read_log,
-    write_log,
-)
+from folklearn.readers.decision_logs import flatten_features, read_log
 from folklearn.readers.reader import BadRow
 
 CB = "1:-1:0.5 'first | age:30 new\n3:0:0.25 |user age:40 |shop q:2\n\n2:-0.25:1 | age:1e1\n"
@@ -208,57 +200,9 @@ def test_a_log_without_decisions(text):
         read(text)
 
 
-def fixed(rng, **names):
-    X = np.where(rng.random((20, 3)) < 0.3, 0.0, rng.normal(size=(20, 3)))
-    return Interactions(
-        X, rng.integers(4, size=20), rng.uniform(0.01, 1, 20), rng.random(20), 4, **names
-    )
-
-
-def with_features(rng):
-    menus = [rng.normal(size=(m, 3)) for m in rng.integers(1, 5, size=20)]
-    played = [int(rng.integers(len(rows))) for rows in menus]
-    return Interactions(menus, played, rng.uniform(0.01, 1, 20), rng.random(20))
-
-
-NAMES = {"feature_names": ("a b", "ns^x|y:z", "é='%"), "action_names": ("low", "a b", "3", "ü")}
-
-
-@pytest.mark.parametrize("name", ["log.vw", "log.dsjson"])
-def test_what_is_written_is_read_again(name, rng, tmp_path):
-    for log in (fixed(rng), with_features(rng), fixed(rng, **NAMES)):
-        write_log(log, tmp_path / name)
-        again = read_log(tmp_path / name)
-        assert again.n_actions == log.n_actions
-        np.testing.assert_array_equal(again.X, log.X)
-        np.testing.assert_array_equal(again.offsets, log.offsets)
-        np.testing.assert_array_equal(again.actions, log.actions)
-        np.testing.assert_array_equal(again.propensities, log.propensities)
-        np.testing.assert_array_equal(again.rewards, log.rewards)
-        if name == "log.dsjson" and log.feature_names:
-            assert (again.feature_names, again.action_names) == tuple(NAMES.values())
-
-
-def test_what_was_read_is_written_as_it_was():
-    for text in (line(), ADF):
-        log = read(text)
-        for format in ("vw", "dsjson"):
-            again = read("".join(WRITERS[f".{format}"](as_decisions(log))))
-            np.testing.assert_array_equal(again.X, log.X)
-            np.testing.assert_array_equal(again.rewards, log.rewards)
-
-
 def test_packed_files(tmp_path):
     (tmp_path / "log.vw.gz").write_bytes(gzip.compress(ADF.encode()))
     assert read_log(tmp_path / "log.vw.gz").n_rounds == 2
-
-
-def test_names_that_cannot_be_written(rng, tmp_path):
-    with pytest.raises(InvalidInputError, match="must be called .vw for VW's text or .dsjson"):
-        write_log(fixed(rng), tmp_path / "log.csv")
-    with pytest.raises(InvalidInputError, match="'_x' begins with an underscore"):
-        write_log(fixed(rng, feature_names=("_x", "y", "z")), tmp_path / "log.dsjson")
-    assert not (tmp_path / "log.dsjson").exists()
 
 
 def test_a_table_that_would_be_too_large(monkeypatch):
@@ -278,57 +222,6 @@ def test_numbers_of_actions_that_cannot_be_meant():
             read("1:0:0.5 |\n", n_actions=n_actions)
 
 
-# VW itself reads what is written here.
-
-
-def labels_of(examples, vw):
-    return [
-        [
-            (cost.cost, cost.probability)
-            for cost in one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
-        ]
-        for one in examples
-    ]
-
-
-def test_vw_reads_the_text_of_actions_by_number(rng):
-    vw = pytest.importorskip("vowpalwabbit")
-    log = fixed(rng, **NAMES)
-    space = vw.Workspace("--cb 4 --quiet")
-    for t, text in enumerate(WRITERS[".vw"](as_decisions(log))):
-        one = space.parse(text.rstrip("\n"))
-        (cost,) = one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
-        assert cost.action == log.actions[t] + 1
-        assert (-cost.cost, cost.probability) == pytest.approx(
-            (log.rewards[t], log.propensities[t]), rel=1e-6
-        )
-        assert one.get_feature_number() == np.count_nonzero(log.X[t]) + 1
-        space.learn(one)
-        space.finish_example(one)
-    space.finish()
-
-
-@pytest.mark.parametrize(
-    ("make", "format"), [(with_features, "vw"), (with_features, "dsjson"), (fixed, "dsjson")]
-)
-def test_vw_reads_decisions_with_a_line_for_every_action(make, format, rng):
-    vw = pytest.importorskip("vowpalwabbit")
-    log = make(rng)
-    options = "--dsjson" if format == "dsjson" else ""
-    space = vw.Workspace(f"--cb_explore_adf {options} --quiet")
-    sizes = np.diff(log.offsets)
-    for t, text in enumerate(WRITERS[f".{format}"](as_decisions(log))):
-        examples = space.parse(text.rstrip("\n"))
-        own = labels_of(examples, vw)[-sizes[t] :]
-        expected = [[] for _ in range(sizes[t])]
-        expected[log.actions[t]] = [pytest.approx((-log.rewards[t], log.propensities[t]), rel=1e-6)]
-        assert own == expected
-        space.learn(examples)
-        assert len(examples[0].get_action_scores()) == sizes[t]
-        space.finish_example(examples)
-    space.finish()
-
-
 # Whatever is in a file, there is a log or a sentence.
 
 
@@ -345,6 +238,4 @@ def test_spoiled_files_are_read_or_refused(text, changes):
     except InvalidInputError:
         return
     assert log.n_rounds + len(bad) <= text.count("\n") + 1
-    np.testing.assert_array_equal(
-        as_interactions(list(as_decisions(log)), None).rewards, log.rewards
-    )
+    assert ((log.rewards >= 0.0) & (log.rewards <= 1.0)).all()

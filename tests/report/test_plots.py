@@ -341,14 +341,6 @@ def test_one_round_and_nothing():
         plots.curves([], {"a": []})
 
 
-@pytest.mark.parametrize("n", [1, 2, 10, 1797, 10**6])
-def test_curve_rounds_go_from_the_first_round_to_the_last(n):
-    at = plots.curve_rounds(n)
-    assert (at[0], at[-1]) == (1, n)
-    assert len(at) <= 200
-    assert (np.diff(at) > 0).all()
-
-
 def test_a_notebook_shows_a_figure_without_pyplot():
     assert "<svg" in plots.losses(windows())._repr_svg_()
 

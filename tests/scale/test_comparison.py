@@ -30,7 +30,7 @@ def test_the_rows(rows):
         assert row.regret == pytest.approx(scores.regret - best.penalty)
         assert row.seconds > 0.0
     assert "ogd 0." in repr(found)
-    assert "logistic regression in hindsight, penalty counted" in found._repr_html_()
+    assert "logistic regression in hindsight, penalty counted" in repr(found)
 
 
 def test_processes_change_nothing_but_times(rows):

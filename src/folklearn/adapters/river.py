@@ -1,15 +1,14 @@
 """`folklearn.Model` as a River classifier; the extra `river` brings River."""
 
-import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from folklearn import serialization, validation
+from folklearn import validation
 from folklearn.adapters import select_settings
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners import catalogue
 from folklearn.model.model import Model
@@ -40,7 +39,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     `model.predict_proba` is for others. A label is anything hashable but None and NaN, of one type;
     a soft label is a dictionary of probabilities that sum to 1, such as `predict_proba_one`
     returns. `learn_many` is the loop over `learn_one`, at the speed of matrix products. An example
-    is learned completely or, with an error, not at all.
+    is learned completely or, with an error, not at all. It can be pickled; without pickle
+    `model.save` writes the full state, and what `folklearn.load` returns may be set as `model`.
 
     Guarantee: that of `certificate`, about linear models of the features, numbers standardised
     once.
@@ -165,31 +165,3 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         if not self.model.labels or not len(X):
             return np.empty((len(X), len(self.model.labels)))
         return self.model.predict_next(as_table(X))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file, from which `load` resumes exactly.
-
-        Labels must be text, numbers or booleans. `folklearn.load` reads the file too, as `model`.
-        """
-        record = self.model.to_record()
-        record.config["river"] = self._get_params()
-        serialization.write(path, record)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the classifier that `save` wrote."""
-        record = serialization.read(path)
-        parameters = record.config.get("river")
-        if record.kind != "Model" or not isinstance(parameters, dict):
-            raise StateFileError(
-                f"{os.fspath(path)} holds no classifier for River, but a {record.kind}: see "
-                "folklearn.load"
-            )
-        try:
-            loaded = cls(**parameters)
-        except (TypeError, InvalidInputError) as error:
-            raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
-        model = serialization.revive(record)
-        assert isinstance(model, Model)
-        loaded.model = model
-        return loaded

@@ -10,6 +10,7 @@ from folklearn import __version__
 from folklearn.cli.audit import audit
 from folklearn.cli.compare import compare
 from folklearn.cli.inspect import inspect, report
+from folklearn.cli.options import expand_source
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
@@ -47,7 +48,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     run, predict, inspect, report, audit, compare, policy_value, serve, backup, warmup,
 )  # fmt: skip
 for _command in _COMMANDS:
-    app.command(cls=_Command)(_command)
+    app.command(cls=_Command)(expand_source(_command))
 _keys = typer.Typer(cls=_Group, callback=key, invoke_without_command=True)
 for _name, _command in KEY_COMMANDS.items():
     _keys.command(_name, cls=_Command)(_command)

@@ -1,23 +1,18 @@
 """`folklearn compare`: several learners on the same rows, and a regression in hindsight."""
 
 import math
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from typer import Option
 
-from folklearn import plots, utils
+from folklearn import utils
 from folklearn.cli import options
 from folklearn.cli.display import TextTable, new_console, progress_bar, warnings_shown
-from folklearn.cli.endings import AtomicOutputs
 from folklearn.cli.labelled_file import LabelledFile
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
-from folklearn.metrics.scores import linear_losses
 from folklearn.scale.parallel import compare as compare_learners
 from folklearn.utils import count_of
 
@@ -33,19 +28,13 @@ _TABLE = TextTable(
 
 
 def compare(
-    file: options.File = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
+    source: options.Source,
     role: options.Roles = None,
     drop: options.Dropped = None,
     learners: Annotated[
         str, Option(metavar="A,B,C", help=f"Names, of these: {', '.join(options.LEARNERS)}.")
     ] = "auto,folklore,ogd",
     jobs: options.Jobs = 1,
-    plot: options.Plot = None,
     quiet: Annotated[bool, Option("--quiet", help="Print the table only.")] = False,
 ) -> None:
     """Compare learners on the same rows, and with a logistic regression in hindsight.
@@ -55,21 +44,16 @@ def compare(
     The table goes to standard output.
     """
     options.check_jobs(jobs)
-    names, console = [name.strip() for name in learners.split(",")], new_console(quiet)
-    for name, n_times in Counter(names).items():
-        catalogue.settings_of(name)  # raises for an unknown name
-        if n_times > 1:
-            raise FolklearnError(f"--learners names {name} twice")
-    with AtomicOutputs(file) as outputs, warnings_shown(console):
-        plot_path = outputs.reserve_plot(plot)
-        source = options.Source(file, target, format, delimiter, encoding, decimal)
+    names = list(dict.fromkeys(name.strip() for name in learners.split(",")))
+    taken, console = [catalogue.settings_of(name) for name in names], new_console(quiet)
+    with warnings_shown(console):
         rows = LabelledFile(console, "compare", source, options.parse_roles(role, drop))
         _check_memory(rows, names)
         (X, y), K = rows.matrix(), len(rows.labels)
         R = math.sqrt((X**2).sum() / len(X))  # a learner as it is for rows of norm 1
         settings = {
             name: {word: value for word, value in (("R", R), ("B", _NORM / R)) if word in takes}
-            for name, takes in zip(names, map(catalogue.settings_of, names), strict=True)
+            for name, takes in zip(names, taken, strict=True)
         }
         for name in names:  # raises for settings that cannot be used
             catalogue.make(name, 1, K, settings[name])
@@ -84,22 +68,13 @@ def compare(
         for learner, scores, regret, seconds in comparison.rows:
             cells = f"{scores.log_loss:.4f}", f"{scores.error_rate:.2%}", f"{regret:.2f}"
             typer.echo(_TABLE.line([learner, *cells, f"{1e6 * seconds / len(y):.1f}"]))
-        best = comparison.best
-        if plot_path is not None:
-            at = plots.curve_rounds(len(y))
-            lines = {row.learner: row.scores.loss_curve[at - 1] / at for row in comparison.rows}
-            best_losses = np.cumsum(linear_losses(X, y, best.W))
-            lines["logistic regression in hindsight"] = best_losses[at - 1] / at
-            title = f"folklearn compare: {Path(rows.name).name}"
-            figure = plots.curves(at, lines, title=title, y="average log loss (nats)")
-            plots.save(figure, plot_path)
+        best = replace(comparison.best, features=rows.describe_columns())
         console.print(
-            f"{replace(best, features=rows.describe_columns()).in_words()} Regret is the total "
-            "loss beyond loss and penalty of that regression."
+            f"{best.in_words()} Regret is the total loss beyond loss and penalty of that "
+            "regression."
         )
         if jobs != 1:
             console.print("Times were measured while learners ran at once: alone they take less.")
-        outputs.commit(console)
 
 
 def _check_memory(rows: LabelledFile, names: list[str]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich import progress
 from rich.console import Console
-from rich.text import Text
 
 from folklearn.errors import DataWarning
 from folklearn.learners import catalogue
@@ -121,26 +120,20 @@ def run_with_table(
 
 @contextmanager
 def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the number done, for a bar with rate and remaining time.
+    """Yield a function that takes the number done, for a bar with the remaining time.
 
     The bar is shown on a terminal only. Without a total it has no remaining time.
     """
-    text, count = progress.TextColumn, progress.MofNCompleteColumn()
-    columns: list[Any] = [text("{task.completed} rows,"), _RateColumn()]
+    text = progress.TextColumn
+    columns: list[Any] = [text("{task.completed} rows")]
     if total is not None:
-        left = progress.TimeRemainingColumn(), text("left")
-        columns = [progress.BarColumn(), count, _RateColumn(), *left]
+        columns = [progress.BarColumn(), progress.MofNCompleteColumn()]
+        columns += [progress.TimeRemainingColumn(), text("left")]
     is_hidden = console.quiet or not console.file.isatty()
     look: dict[str, Any] = {"transient": True, "get_time": working_time, "disable": is_hidden}
     with progress.Progress(text("{task.description}"), *columns, console=console, **look) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-class _RateColumn(progress.ProgressColumn):
-    def render(self, task: progress.Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")
 
 
 def format_loss(value: float | None) -> str:

@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 from folklearn.errors import FolklearnError
-from folklearn.report import style
 
 T = TypeVar("T")
 
@@ -144,12 +143,6 @@ class AtomicOutputs:
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             return "permission denied"
         return ""
-
-    def reserve_plot(self, name: str | None) -> Path | None:
-        if name is not None:
-            style.check_format(name)
-            style.require_matplotlib()
-        return self.reserve("plot", name)
 
     def publish(self, written: Path) -> None:
         """Rename one temporary file now; it may be written again later."""

@@ -5,14 +5,12 @@ import shlex
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from folklearn import serialization
 from folklearn.cli import display, options
-from folklearn.cli.audit import FileAudit, FilePair
+from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
-from folklearn.cli.labelled_file import PredictionsFile
 from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.model import Model
@@ -24,32 +22,15 @@ from folklearn.utils import count_of, join_names
 _MAX_LINES = 8  # of columns, and of weights
 
 
-def inspect(
-    file: Annotated[
-        str | None,
-        Argument(
-            metavar="FILE",
-            show_default=False,
-            help="A saved model; or rows, as `folklearn run` takes them.",
-        ),
-    ] = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
-) -> None:
+def inspect(source: options.Source) -> None:
     """Show what a saved model has learned, or the inferred roles of the columns of rows.
 
-    For other saved objects, such as learners: their type, and the size of
-    their state.
+    FILE is a saved model, or rows.
     """
-    if file is None or not options.may_be_saved(file):
-        source = options.Source(file, target, format, delimiter, encoding, decimal)
+    if source.file is None or not options.may_be_saved(source.file):
         lines = _describe_rows(source)
     else:
-        saved = serialization.load(file)
-        lines = _describe_model(saved) if isinstance(saved, Model) else _describe_state(saved)
+        lines = _describe_model(options.load_model(source.file, "folklearn inspect"))
     typer.echo("\n".join(lines))
 
 
@@ -102,30 +83,8 @@ def _describe_weights(model: Model) -> list[str]:
     return lines + [f"  {weight:>+8.3f}  {name} -> {label}" for name, label, weight in weights]
 
 
-def _describe_state(saved: serialization.Serializable) -> list[str]:
-    arrays = saved.to_record().arrays
-    size = sum(array.nbytes for array in arrays.values())
-    fields = {"holds": repr(saved), "state": f"{len(arrays)} arrays, {size:,} bytes"}
-    fields |= {f"{name} ": " × ".join(map(str, array.shape)) for name, array in arrays.items()}
-    return [display.format_fields(fields)]
-
-
 def report(
-    file: Annotated[
-        str | None,
-        Argument(
-            metavar="FILE",
-            show_default=False,
-            help="A saved model; or rows, as `folklearn run` takes them, which are learned first; "
-            "or, without --target, predictions with their labels, as `folklearn run --predictions` "
-            "writes them.",
-        ),
-    ] = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
+    source: options.Source,
     role: options.Roles = None,
     drop: options.Dropped = None,
     predictions: Annotated[
@@ -139,17 +98,17 @@ def report(
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
 
-    The page is one HTML file that needs nothing else, to be sent or printed.
+    FILE is a saved model, or rows, which are learned first. The page is one
+    HTML file that needs nothing else, to be sent or printed.
     """
     require_matplotlib()
-    console = new_console(quiet)
-    source = options.Source(file, target, format, delimiter, encoding, decimal)
+    console, file = new_console(quiet), source.file
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            audited = FileAudit(console, "report", FilePair(source, predictions, roles))
+            audited = FileAudit(console, "report", source, roles, predictions)
             facts = ModelSummary.of_predictions(
                 audited.file.labels, audited.P, audited.y, audited.certificate(),
                 hindsight=audited.file.regression(),
@@ -157,24 +116,14 @@ def report(
             )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):
-            if target is not None or roles:
+            if source.target is not None or roles:
                 raise FolklearnError(
                     "--target and --role are about rows, and this is a saved model"
                 )
             model = options.load_model(file, "folklearn report")
             page = report_model(model, f"Report on {os.path.basename(file)}")
-        elif file is not None and target is None and _has_predictions(file):
-            predicted = PredictionsFile(file).read()
-            y = predicted.own_labels()
-            notes = list(predicted.notes(y))
-            facts = ModelSummary.of_predictions(predicted.labels, predicted.P, y, warnings=notes)
-            page = render_report(f"Audit of {os.path.basename(file)}", facts)
         else:
             reader, target = source.open()
             page = report_run(Model(roles=roles, windows=True).run(reader, target))
         path.write_text(page, encoding="utf-8")
         outputs.commit(console)
-
-
-def _has_predictions(path: str) -> bool:
-    return path.endswith(".csv") and PredictionsFile(path).has_labels

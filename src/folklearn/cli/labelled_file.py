@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import compress
 from operator import add
 from typing import Self
@@ -19,11 +19,11 @@ from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
-from folklearn.model.dataset import LabelledTable, ModelDataset
-from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
+from folklearn.model.dataset import ModelDataset
+from folklearn.model.encoder import MOST_OWN, TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
-from folklearn.model.roles import CATEGORY, WORDS
+from folklearn.model.roles import CATEGORY, LEARNED, WORDS
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
@@ -62,40 +62,27 @@ class LabelledFile:
         check_two_classes(self.labels, self.dataset)
         self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
         if scan.largest_weight is not None:
-            _check_weights(self.dataset, command)
+            raise FolklearnError(
+                f"{self.name} has weights, and folklearn {command} takes none: leave them out; "
+                "folklearn run learns with them"
+            )
         self.encoder = encoder
-        self._scaler: FixedScaler | None = None
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):
             for rows in self.dataset.rows():  # columns that rare categories share
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def n_inputs(self) -> int:
         return max(1, len(self.encoder.keys))  # without the constant
 
-    def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
-        self.encoder = TableEncoder(self.encoder.roles)
-        self.encoder.admit(keys)
-        self._scaler = None if moments is None else self._make_scaler(moments)
-
-    @property
+    @cached_property
     def scaler(self) -> FixedScaler:
-        if self._scaler is None:
-            self._scaler = self._make_scaler(self.moments())
-        return self._scaler
-
-    def _make_scaler(self, moments: Moments) -> FixedScaler:
-        numeric = self.encoder.are_numbers(self.encoder.keys) or [True]
-        return FixedScaler().opened(moments, numeric)
-
-    def moments(self) -> Moments:
-        return reduce(add, (Moments.of(self._encode(rows)) for rows in self.dataset.rows()))
-
-    def _encode(self, rows: LabelledTable) -> Array:
-        X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
-        return X
+        return _fit_scaler(self.encoder, [self])
 
     def describe_columns(self, by: str = "all rows") -> str:
         """Return in words what linear models of these rows are linear in."""
@@ -118,7 +105,8 @@ class LabelledFile:
         order = np.array([self.labels.index(label) for label in model.labels])
         for rows in self.dataset.rows(0):
             y = order[model.label_encoder.find_known(rows.labels)]
-            yield self.scaler.transform(self._encode(rows)), y
+            X = self.encoder.encode_known(rows.table.take(rows.has_label))
+            yield self.scaler.transform(X), y
 
     def matrix(self) -> tuple[Array, Labels]:
         Xs, ys = zip(*self.batches(), strict=True)
@@ -132,6 +120,36 @@ class LabelledFile:
         return format_fields(fields | lines)
 
 
+def _fit_scaler(encoder: TableEncoder, files: Iterable[LabelledFile]) -> FixedScaler:
+    parts = (rows.table.take(rows.has_label) for file in files for rows in file.dataset.rows())
+    moments = reduce(add, (Moments.of(encoder.encode_known(part)) for part in parts))
+    return FixedScaler().opened(moments, encoder.are_numbers(encoder.keys) or [True])
+
+
+def encode_alike(files: Sequence[LabelledFile]) -> None:
+    """Encode and standardise the rows of several files together; raise if columns differ."""
+    first, encoder = files[0], TableEncoder()
+    for file in files:
+        sides = first.dataset.roles, file.dataset.roles
+        for name in sides[0] | sides[1]:
+            one, other = (side.get(name, "not there") for side in sides)
+            if one != other and {one, other} & {*LEARNED}:
+                raise FolklearnError(
+                    f"column {name!r} is {one} in {first} and {other} in {file}; expected the "
+                    "same columns: name its role (--role) or leave it out (--drop)"
+                )
+        new = [key for key in file.encoder.keys if key not in encoder.places]
+        for name in (name for name, part in new if part.startswith("#")):
+            raise FolklearnError(
+                f"column {name!r} of {file} has too many categories for a column of each, as "
+                "several files need: leave it out (--drop), or audit one file at a time"
+            )
+        encoder.admit(new, file.encoder.roles)
+    scaler = _fit_scaler(encoder, files)
+    for file in files:
+        file.encoder, file.scaler = encoder, scaler
+
+
 def _check_words(dataset: ModelDataset, command: str) -> None:
     for name, role in dataset.roles.items():
         if role == WORDS:
@@ -139,18 +157,6 @@ def _check_words(dataset: ModelDataset, command: str) -> None:
                 f"column {name!r} holds words, and folklearn {command} takes none: leave "
                 f"it out (--drop {shlex.quote(name)}), or take every text as one category "
                 f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
-            )
-
-
-def _check_weights(dataset: ModelDataset, command: str) -> None:
-    for rows in dataset.rows():
-        weighted = np.flatnonzero(rows.weights != 1.0)
-        if weighted.size:
-            line = rows.table.lines[weighted[0]]
-            raise FolklearnError(
-                f"{dataset.reader.unit} {line} of {dataset.reader.name} has a weight, and "
-                f"folklearn {command} takes none: leave the weights out; folklearn run learns "
-                "with them"
             )
 
 
@@ -178,43 +184,34 @@ def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 class PredictionsFile:
-    """A CSV file of predictions: of the rows of a labelled file, or of labels of its own.
+    """A CSV file of predictions of the rows of a labelled file.
 
     A class that has a column but never occurs is a class like any other. The classes of `file`
-    become those of the predictions; it is None where the labels are in the file of predictions.
+    become those of the predictions.
 
     Attributes
     ----------
     labels : the classes, sorted.
-    has_labels : whether it is what `folklearn run` writes, with labels.
     P : (T, K), of rows with a label, clipped below, so that no loss is infinite.
     """
 
-    def __init__(self, path: str, file: LabelledFile | None = None) -> None:
+    def __init__(self, path: str, file: LabelledFile) -> None:
         if os.path.isdir(path):
             raise FolklearnError(f"{path} is a folder, not a CSV file")
         if path == STDIN:
             raise FolklearnError("--predictions must be a file, not standard input")
         self.name, self._file, self._reader = path, file, open_reader(path, format="csv")
-        names = self._reader.names
-        prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
-        self._columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
-        self.has_labels = LABEL in names and bool(self._columns)
-        if file is not None:
-            self._columns = _find_columns(path, names, file, self._columns)
-            file.labels = sort_labels(self._columns)
-        self.labels = sort_labels(self._columns)
+        self._columns = _find_columns(path, self._reader.names, file)
+        self.labels = file.labels = sort_labels(self._columns)
 
     def read(self) -> Self:
         """Read the predictions; raise unless there is one for every row."""
         P, true = self._read_cells()
         file, is_kept = self._file, [True] * len(P)
-        if file is None:
-            is_kept = [label is not None for label in true]
-        elif len(P) == file.n_rows + file.n_unlabelled:
+        if len(P) == file.n_rows + file.n_unlabelled:
             is_kept = np.concatenate([rows.has_label for rows in file.dataset.rows()]).tolist()
         P, self._true = P[is_kept], list(compress(true, is_kept))
-        if file is not None and len(P) != file.n_rows:
+        if len(P) != file.n_rows:
             raise FolklearnError(
                 f"{self.name} has {len(P)} rows of predictions, and {file.name} has {file.n_rows} "
                 "with a label; expected one for every row, in the same order"
@@ -255,20 +252,8 @@ class PredictionsFile:
             raise FolklearnError(f"line {bad.line} of {self.name}{where}: {bad.reason}") from None
         return np.concatenate(tables), true
 
-    def own_labels(self) -> Labels:
-        numbers = {label: k for k, label in enumerate(self.labels)}
-        for label in self._true:
-            if label not in numbers:
-                raise FolklearnError(
-                    f"{self.name} has the label {label!r}, and no column of its probability"
-                )
-        if not self._true:
-            raise FolklearnError(f"{self.name} has no row with a label")
-        return np.array([numbers[label] for label in self._true if label is not None], np.int64)
-
     def batches(self) -> Iterator[tuple[Array, Labels, Array]]:
         """Yield the rows of the labelled file: X, y and P; raise if labels here are others."""
-        assert self._file is not None
         start = 0
         for X, y in self._file.batches():
             for i, true in enumerate(self._true[start : start + len(y)]):
@@ -301,11 +286,10 @@ class PredictionsFile:
             )
 
 
-def _find_columns(
-    path: str, names: Sequence[str], file: LabelledFile, prefixed: dict[str, str]
-) -> dict[str, str]:
+def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[str, str]:
     """Return the column of every class: p:label or p(label) if there is one, else plain labels."""
-    columns = prefixed or {
+    prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
+    columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed} or {
         name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
     }
     is_marked = bool(columns)

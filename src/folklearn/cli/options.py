@@ -4,9 +4,11 @@ import csv
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -39,6 +41,7 @@ Text = str | None
 File = Annotated[
     Text,
     Argument(
+        metavar="FILE",
         show_default=False,
         help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
         "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
@@ -85,20 +88,22 @@ Device = Annotated[
         "which pays from about a thousand columns times classes.",
     ),
 ]
-Plot = Annotated[Text, Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")]
 Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from; file is "-" for standard input, None for the digits."""
+    """Where rows come from; file is "-" for standard input, None for the digits.
 
-    file: str | None = None
-    target: str | None = None
-    format: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    decimal: str | None = None
+    A command with a parameter of this type has these options: see `expand_source`.
+    """
+
+    file: File = None
+    target: Target = None
+    format: Format = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    decimal: Decimal = None
 
     def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
         """Return the rows, a pipe `buffered` in memory if asked for, and their target."""
@@ -119,6 +124,25 @@ class Source:
             raise FolklearnError(f"{file} is a folder, not a file of rows")
         stored = open_source(file, self.encoding)
         return open_reader(stored.buffer() if buffered else stored, **options), target
+
+
+def expand_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the fields of `Source` in place of its parameter `source`."""
+    fields, own = signature(Source).parameters, signature(command).parameters
+    if "source" not in own:
+        return command
+
+    @wraps(command)
+    def call_with_source(**values: Any) -> None:
+        command(source=Source(**{name: values.pop(name) for name in fields}), **values)
+
+    expanded: dict[str, Parameter] = {}
+    for name, parameter in own.items():
+        expanded |= fields if name == "source" else {name: parameter}
+    keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in expanded.values()]
+    call_with_source.__signature__ = Signature(keywords)  # type: ignore[attr-defined]
+    call_with_source.__annotations__ = {name: p.annotation for name, p in expanded.items()}
+    return call_with_source
 
 
 def spell_option(template: str, *values: str) -> str:

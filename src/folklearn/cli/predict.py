@@ -28,12 +28,7 @@ def predict(
     model: Annotated[
         str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
     ],
-    file: options.File = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
+    source: options.Source,
     output: Annotated[
         str,
         Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
@@ -52,13 +47,13 @@ def predict(
     """
     console = new_console(quiet)
     with (
-        AtomicOutputs(file, model) as outputs,
+        AtomicOutputs(source.file, model) as outputs,
         warnings_shown(console),
         options.open_bad_row_sink(on_bad_row) as bad_row_sink,
     ):
         path = outputs.reserve("predictions", None if output == options.STDOUT else output)
         loaded = options.load_model(model, "folklearn predict")
-        reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
+        reader, target = source.open()
         dataset = ModelDataset(
             loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink
         )

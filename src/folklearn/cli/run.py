@@ -22,6 +22,7 @@ from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.model.summary import describe_claims
 from folklearn.readers.reader import BadRow
+from folklearn.report import style
 from folklearn.utils import count_of
 
 _CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
@@ -39,12 +40,7 @@ _LEARNER_HELP = (
 
 
 def run(
-    file: options.File = None,
-    target: options.Target = None,
-    format: options.Format = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    decimal: options.Decimal = None,
+    source: options.Source,
     role: options.Roles = None,
     drop: options.Dropped = None,
     weight: Annotated[Text, Option(metavar="COLUMN", help="Column of row weights.")] = None,
@@ -88,7 +84,9 @@ def run(
         Option("--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."),
     ] = False,
     device: options.Device = OWN,
-    plot: options.Plot = None,
+    plot: Annotated[
+        Text, Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
+    ] = None,
     predictions: Annotated[
         Text,
         Option("-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."),
@@ -122,7 +120,7 @@ def run(
     """
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
     fixed = {"learner": learner, "cross": cross, **settings}
-    fixed |= {"classes": classes, "windows": windows}
+    fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
     for name in fixed:
         if load is not None and fixed[name]:
             raise FolklearnError(
@@ -133,24 +131,26 @@ def run(
     if checkpoint is not None and save is None:
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
     every = None if checkpoint is None else options.parse_seconds("--checkpoint", checkpoint)
+    if plot is not None:
+        style.check_format(plot)
+        style.require_matplotlib()
     roles = options.parse_roles(role, drop)
     learner = _choose_learner(learner, settings)
     console = display.new_console(quiet)
     with (
-        AtomicOutputs(file) as outputs,
+        AtomicOutputs(source.file) as outputs,
         display.warnings_shown(console),
         stream_signals() as signals,
     ):
         save_path = outputs.reserve("model", save, as_file=True)  # may replace what was loaded
         outputs.protect(load, classes)
-        plot_path = outputs.reserve_plot(plot)
+        plot_path = outputs.reserve("plot", plot)
         to_file = None if predictions == options.STDOUT else predictions
         predictions_path = outputs.reserve("predictions", to_file)
         bad_path = outputs.reserve("bad rows", bad_rows)
         model = None if load is None else options.load_model(load)
-        reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
+        reader, target = source.open()
         if model is not None:
-            _check_same_roles(model, roles)
             model.to(device)
         else:
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
@@ -227,16 +227,6 @@ def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
             options = " and ".join(f"--{word}" for word in takes)
             raise FolklearnError(f"{name} takes no --{option}; its options are {options}")
     return name
-
-
-def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
-    for name, role in roles.items():
-        saved = model.roles.get(name)
-        if saved != role:
-            why = "which it does not know" if saved is None else f"where it has the role {saved}"
-            raise FolklearnError(
-                f"column {name!r} cannot become {role!r} in a saved model, {why}: leave that out"
-            )
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:

@@ -15,7 +15,7 @@ _N_ROWS = 160  # enough for every size of batch, and for the hold-out
 
 
 def warmup(quiet: Quiet = False) -> None:
-    """Compile what models, decisions and boosting use, for a new machine or a container image.
+    """Compile what models and decisions use, for a new machine or a container image.
 
     Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
     """
@@ -24,7 +24,6 @@ def warmup(quiet: Quiet = False) -> None:
         "words": partial(_use_model, text="one more text"),
         "models": _use_model,
         "decisions": _decide,
-        "boosting": _boost,
         **{name: partial(warm_up, name) for name in LEARNERS},
     }
     with warnings_shown(new_console(quiet=True)):
@@ -75,13 +74,3 @@ def _decide() -> None:
     agent = auto(n_features=2, n_actions=2)
     for t in range(_N_ROWS):
         agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)
-
-
-def _boost() -> None:
-    from folklearn.boosting.olmpp import AdaBoostOLMpp
-    from folklearn.boosting.weak_learners import NaiveBayes, Probabilistic
-
-    weak = [Probabilistic(NaiveBayes(n_features=2, n_classes=2)) for _ in range(2)]
-    booster = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=2, weak_learner=weak)
-    booster.run(np.tile(np.eye(2), (8, 1)), np.arange(16) % 2)
-    booster.predict_label(np.ones(2))

@@ -91,16 +91,12 @@ class CalibrationCurve:
         return cls(predicted[used] / mass[used], observed[used] / mass[used], mass[used])
 
     @property
-    def share(self) -> Array:
-        """The share of all rounds in each bin, by weight; sums to 1."""
-        return np.asarray(self.count / self.count.sum())
-
-    @property
     def error(self) -> float:
         """The expected calibration error: the mean of |observed - predicted|; NaN of no rounds."""
         if not len(self.count):
             return math.nan
-        return float(self.share @ np.abs(self.observed - self.predicted))
+        distances = np.abs(self.observed - self.predicted)
+        return float(self.count @ distances) / float(self.count.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,22 +186,12 @@ class Scores:
         """The expected calibration error over 15 bins."""
         return self.calibration().error
 
-    @cached_property
-    def loss_curve(self) -> Array:
-        """The total (weighted) loss after each round, (T,)."""
-        return np.cumsum(self._weighted(self.losses))
-
-    @cached_property
-    def regret_curve(self) -> Array:
-        """The total loss beyond the comparator's after each round, (T,)."""
-        if self.comparator_losses is None:
-            raise InvalidInputError("a regret curve needs a comparator: pass comparator=W")
-        return np.cumsum(self._weighted(self.losses - self.comparator_losses))
-
     @property
     def regret(self) -> float:
         """The total loss beyond the comparator's."""
-        return float(self.regret_curve[-1]) if self.n_rounds else 0.0
+        if self.comparator_losses is None:
+            raise InvalidInputError("regret needs a comparator: pass comparator=W")
+        return float(self._weighted(self.losses - self.comparator_losses).sum())
 
     @property
     def _labels(self) -> tuple[NDArray[np.int64], Array]:
@@ -280,8 +266,8 @@ def progressive(
 ) -> Scores:
     """Run a learner over a stream, predicting each round before learning it, and score it.
 
-    `comparator` is a linear model W (K, d), or what `best_in_class` returned, for the regret
-    curve. The learner continues from its present state, and has learned the stream afterwards.
+    `comparator` is a linear model W (K, d), or what `best_in_class` returned, for the regret.
+    The learner continues from its present state, and has learned the stream afterwards.
 
     Examples
     --------

@@ -24,7 +24,7 @@ from folklearn.readers.source import ByteSource, IteratorIO
 from folklearn.readers.table import Column, Faults, TextColumn, convert_values, decode_column
 from folklearn.utils import import_optional
 
-MAGIC = PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+MAGIC = PARQUET, FILE, STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 
 _BATCH_ROWS = 8192
 _TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -41,10 +41,6 @@ class ArrowReader(Reader):
         self._arrow = import_optional("pyarrow", "Parquet and Arrow files need")
         magic = source.first_bytes
         self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
-        if magic.startswith(OLD_FEATHER):
-            raise InvalidInputError(
-                f"{self.name} is Feather of version 1; write it as version 2, or as Parquet"
-            )
         if not magic.startswith(MAGIC):
             raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
         self._source, self._is_stream = source, magic.startswith(STREAM)

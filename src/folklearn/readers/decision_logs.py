@@ -1,4 +1,4 @@
-"""Logs of decisions, as files and as tables of numbers: VW's text and JSON lines.
+"""Logs of decisions as tables of numbers: VW's text and JSON lines.
 
 VW's text is ``action:cost:probability | features``. For actions that are known by number (`--cb`,
 `--cb_explore`) every line is a decision, and actions are counted from 1. For actions with features
@@ -16,14 +16,9 @@ of numbers is numbered, a text in a list is an indicator, and so is every word o
 keys that begin with an underscore are no features.
 """
 
-import json
 import math
-import operator
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, dropwhile, groupby, islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +39,6 @@ Features = Mapping[str, float | str]
 _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 _MAX_TABLE_NUMBERS = 2**27  # 1 GB
 _MULTI, _TAG, _TEXT, _SHARED = "_multi", "_tag", "_text", "shared"
-_SPECIAL = re.compile(r"[\s|:%']")
 
 
 class Option(NamedTuple):
@@ -93,20 +87,6 @@ def read_log(
     """
     decisions = list(read_decisions(open_source(file), reward_range, on_bad))
     return as_interactions(decisions, n_actions)
-
-
-def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
-    """Write a log as VW's text (.vw) or JSON lines (.dsjson), by the name of the file.
-
-    The cost of VW is the negative reward. In VW's text actions have numbers and no names.
-    """
-    write = WRITERS.get(Path(path).suffix.lower())
-    if write is None:
-        raise InvalidInputError(
-            f"the log {os.fspath(path)} must be called .vw for VW's text or .dsjson for JSON lines"
-        )
-    text = "".join(write(as_decisions(log)))  # a name that is refused spoils no file
-    Path(path).write_text(text, encoding="utf-8", newline="")
 
 
 def read_decisions(
@@ -222,42 +202,6 @@ def _parse_cb_label(word: str) -> tuple[int, float, float]:
     return int(action), cost, probability
 
 
-def write_cb(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
-    """Yield the text of every decision, for `--cb` where its actions have no features."""
-    for decision in decisions:
-        label = f"{0.0 - decision.reward!r}:{decision.propensity!r}"
-        context = _format_features(decision.context)
-        if not any(option.features for option in decision.options):
-            yield f"{decision.action + 1}:{label} {context}\n"
-            continue
-        lines = [f"{_SHARED} {context}"] if decision.context else []
-        for action, option in enumerate(decision.options):
-            played = f"0:{label} " if action == decision.action else ""
-            tag = f"'{_escape(option.name)} " if option.name else ""
-            lines.append(played + tag + _format_features(option.features))
-        yield "\n".join([*lines, "", ""])
-
-
-def _split_name(name: str) -> tuple[str, str]:
-    space, _, inner = name.partition("^")
-    return (space, inner) if space and inner else ("", name)
-
-
-def _format_features(features: Features) -> str:
-    words = []
-    for name, value in features.items():
-        space, inner = _split_name(name)
-        is_text = isinstance(value, str)
-        word = _escape(f"{inner}={value}") if is_text else f"{_escape(inner)}:{value!r}"
-        words.append((_escape(space), word))
-    groups = groupby(words, operator.itemgetter(0))
-    return " ".join(f"|{space} {' '.join(w for _, w in group)}" for space, group in groups) or "|"
-
-
-def _escape(name: str) -> str:
-    return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), name)
-
-
 def parse_dsjson(text: str) -> LoggedDecision | None:
     """Return the decision of one line, None if it was never activated."""
     line = parse_object(text)
@@ -366,45 +310,6 @@ def _find_reward(line: dict[str, Any]) -> float:
     return _check_number(values[0], "its outcome")
 
 
-def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
-    for event, decision in enumerate(decisions):
-        menu = []
-        for number, option in enumerate(decision.options, start=1):
-            name = option.name or str(number)
-            # An action without any feature would be none at all: it has its name for one.
-            features = _nest_features(option.features) or {"i": {"constant": 1, "id": name}}
-            menu.append({_TAG: name, **features})
-        line = {
-            "_label_cost": 0.0 - decision.reward,
-            "_label_probability": decision.propensity,
-            "_label_Action": decision.action + 1,
-            "_labelIndex": decision.action,
-            "o": [{"v": decision.reward, "EventId": str(event), "ActionTaken": False}],
-            "Version": "1",
-            "EventId": str(event),
-            "a": [decision.action + 1],
-            "c": {**_nest_features(decision.context), _MULTI: menu},
-            "p": [decision.propensity],
-        }
-        yield json.dumps(line, ensure_ascii=False) + "\n"
-
-
-def _nest_features(features: Features) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for name, value in features.items():
-        if name.startswith("_"):
-            raise InvalidInputError(
-                f"feature {name!r} begins with an underscore, and this format would not read it: "
-                "call it something else"
-            )
-        space, inner = _split_name(name)
-        (nested.setdefault(space, {}) if space else nested)[inner] = value
-    return nested
-
-
-WRITERS = {".vw": write_cb, ".dsjson": write_dsjson}  # by the ending of a name
-
-
 def as_numbers(features: Features) -> dict[str, float]:
     return dict(
         (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
@@ -453,17 +358,3 @@ def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
             "leave features out whose texts hardly ever come again, such as ids"
         )
     return vectorizer.transform(rows).toarray(), names
-
-
-def as_decisions(log: Interactions) -> Iterator[LoggedDecision]:
-    """Yield the decisions of a log by name; features without one are called x0, x1, ..."""
-    names = log.feature_names or tuple(f"x{i}" for i in range(log.X.shape[1]))
-    action_names = log.action_names or tuple(str(k + 1) for k in range(log.n_actions or 0))
-    fixed = tuple(Option(name, {}) for name in action_names)
-    for t in range(log.n_rounds):
-        rows: Any = np.atleast_2d(log.offered(t))
-        named = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
-        options = fixed or tuple(Option("", features) for features in named)
-        context: Features = named[0] if fixed else {}
-        played = int(log.actions[t]), float(log.propensities[t]), float(log.rewards[t])
-        yield LoggedDecision(context, options, *played)

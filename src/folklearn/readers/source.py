@@ -31,23 +31,15 @@ _MAGIC_BYTES = 8  # tell the compression
 _ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
-_FOREIGN_FORMATS: dict[bytes | tuple[bytes, ...], str] = {
+_FOREIGN_FORMATS = {
     b"BZh": "packed with bzip2; unpack it first: bunzip2",
     b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
     b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
     b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
-    b"\x93NUMPY": f"an array of NumPy; load it in Python: {_READABLE}",
-    b"SQLite": f"a database of SQLite; export the table as CSV: {_READABLE}",
-    b"\x89HDF": f"an HDF5 file; load it in Python: {_READABLE}",
     b"%PDF": f"a PDF document: {_READABLE}",
-    (b"\x89PNG", b"\xff\xd8\xff", b"GIF8"): f"a picture: {_READABLE}",
-    (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"): (
-        f"a pickle; load it in Python: {_READABLE}"
-    ),
 }
-_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
-_FIRST_LINE_END = re.compile(rb"\r.?|\n", re.DOTALL)
+_BINARY = re.compile(rb"^\x89|[\0-\x08\x0e-\x1a]")  # PNG and HDF5, or a control character
 _MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -212,7 +204,7 @@ class ByteSource:
             data = data[end:]
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the text as UTF-8, lines ending with a line feed."""
+        """Return the text as UTF-8."""
         pieces = self.raw(looking)
         if self.first_bytes.startswith((_GZIP, _ZSTD)):
             pieces = self._decompress(_peek(pieces, _MAGIC_BYTES)[1])  # gzip reads 2 bytes first
@@ -222,20 +214,7 @@ class ByteSource:
         if self._codec is not None:
             texts = codecs.iterdecode(pieces, self._codec, "folklearn.bad_byte")
             pieces = (text.encode("utf-8", "surrogateescape") for text in texts)
-        is_return: bool | None = None  # whether a carriage return ends lines: the first end tells
-        held = b""
-        for piece in pieces:
-            text, held = held + piece, b""
-            if is_return is None:
-                end = _FIRST_LINE_END.search(text)
-                if end and end[0] == b"\r":  # it may be half of an end of a line
-                    text, held = text[:-1], b"\r"
-                elif end:
-                    is_return = end[0] not in (b"\n", b"\r\n")
-            if text:
-                yield text.replace(b"\r", b"\n") if is_return else text
-        if held:
-            yield b"\n"
+        return pieces
 
     def _detect_codec(self, start: bytes) -> str | None:
         """Return the codec of text that begins so, None for UTF-8; raise if it is no text."""
@@ -253,7 +232,7 @@ class ByteSource:
             return codec
         if start[8:10] == b'{"' and b"\0" in start[:8]:
             raise InvalidInputError(f"{self.name} is a saved model, or the like, and not rows")
-        if _CONTROL.search(start.partition(b"\n")[0]):
+        if _BINARY.search(start.partition(b"\n")[0]):
             argument = spell_argument("encoding={!r}", "utf-16")
             raise InvalidInputError(
                 f"{self.name} is binary, or text in another encoding, such as {argument}: "

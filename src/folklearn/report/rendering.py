@@ -4,7 +4,7 @@ Every value is escaped by Jinja, so a name from a data file cannot become a tag.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -114,10 +114,6 @@ def render(template: str, *, package: str = __package__, **context: Any) -> str:
 def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = None) -> str:
     image = None if figure is None else svg_uri(figure)
     return render("card.html", title=title, rows=list(rows), image=image)
-
-
-def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    return render("table.html", head=head, rows=list(rows))
 
 
 def _replace_controls(value: Any) -> Any:

@@ -18,14 +18,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from folklearn import serialization, validation
-from folklearn.errors import (
-    FolklearnError,
-    InvalidInputError,
-    Spelling,
-    arguments_spelled_by,
-    current_spelling,
-    spell_argument,
-)
+from folklearn.errors import FolklearnError, InvalidInputError, spell_argument
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.lower_bound import LowerBound
@@ -33,7 +26,6 @@ from folklearn.evidence.passes import MapReduce, add_in_tree
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import Scores, progressive
 from folklearn.progress import Progress, report_progress
-from folklearn.report.rendering import render_table
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -74,7 +66,7 @@ def map_in_parallel(
     tasks = list(tasks)
     if n_jobs is not None:
         MapReduce.from_options(n_jobs)  # refuses what is no number of jobs, before anything runs
-    call = delayed(partial(_call, os.getcwd(), current_spelling(), function))
+    call = delayed(partial(_call, os.getcwd(), function))
     is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend
     # Arrays are mapped copy-on-write, because kernels take none that are read-only.
     parallel = Parallel(
@@ -105,13 +97,11 @@ def ignore_progress(n_done: int) -> None:
     """Ignore the progress within a task."""
 
 
-def _call(
-    folder: str, spelling: Spelling, function: Callable[[Task], Result], number: int, task: Task
-) -> Any:
-    """Call the function in the folder of the caller, whose messages spell arguments alike."""
+def _call(folder: str, function: Callable[[Task], Result], number: int, task: Task) -> Any:
+    """Call the function in the folder of the caller."""
     here = chdir(folder) if os.path.isdir(folder) else nullcontext()
     try:
-        with here, threadpool_limits(1), arguments_spelled_by(spelling):
+        with here, threadpool_limits(1):
             return function(task)
     except Exception as error:
         error.add_note(f"This was task {number}: {reprlib.repr(task)}.")
@@ -134,21 +124,12 @@ class Comparison:
     best: Regression
     rows: tuple[Compared, ...]
 
-    def _losses(self) -> list[list[object]]:
-        rows: list[list[object]] = [
-            [row.learner, row.scores.log_loss, row.scores.error_rate, row.regret]
-            for row in self.rows
-        ]
-        loss = (self.best.loss + self.best.penalty) / self.best.n_rows
-        return [*rows, ["logistic regression in hindsight, penalty counted", loss, None, 0.0]]
-
     def __repr__(self) -> str:
-        losses = ", ".join(f"{name} {loss:.4g}" for name, loss, *_ in self._losses())
-        return f"Comparison(log loss: {losses})"
-
-    def _repr_html_(self) -> str:
-        head = ["learner", "log loss", "error rate", "regret in total"]
-        return render_table(head, self._losses())
+        losses = {row.learner: row.scores.log_loss for row in self.rows}
+        total = self.best.loss + self.best.penalty
+        losses["logistic regression in hindsight, penalty counted"] = total / self.best.n_rows
+        words = ", ".join(f"{name} {loss:.4g}" for name, loss in losses.items())
+        return f"Comparison(log loss: {words})"
 
 
 def compare(
@@ -230,21 +211,6 @@ class FilesAudit:
 
     def __repr__(self) -> str:
         return f"FilesAudit of {len(self.files)} files: {self.certificate!r}"
-
-    def _repr_html_(self) -> str:
-        head = ["file", "rows", "loss a row", "no linear model below", "regret bound a row"]
-        rows = [*self.files, AuditedFile("all", self.certificate)]
-        return render_table(
-            head, [[str(row.file), *average_certificate(row.certificate)] for row in rows]
-        )
-
-
-def average_certificate(certificate: PredictionCertificate) -> tuple[int, float, float, float]:
-    """Return the number of rows, and loss, lower bound and regret bound a row."""
-    n = certificate.n_rounds
-    totals = certificate.loss, certificate.best_linear_at_least, certificate.regret_bound
-    loss, floor, bound = (total / max(1, n) for total in totals)
-    return n, loss, floor, bound
 
 
 def audit_files(

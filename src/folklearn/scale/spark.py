@@ -256,7 +256,8 @@ class _KeyedProcessor:
     def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
         state, last = self._state.get() if self._state.exists() else (None, None)
         new: list[Any] = []
-        for row in sorted(rows, key=self._order):
+        sequence = self.sequence
+        for row in sorted(rows, key=lambda row: (row[sequence] is not None, row[sequence] or 0)):
             number = row[self.sequence]
             if number is None:
                 yield self._answer(row, FoldOutput.refusal("there is no sequence number"))
@@ -270,10 +271,6 @@ class _KeyedProcessor:
             state, outputs = fold(state, map(self._event, new), **self.settings)
             self._state.update((state, last))
             yield from map(self._answer, new, outputs)
-
-    def _order(self, row: Any) -> tuple[bool, int]:
-        number = row[self.sequence]
-        return number is not None, number or 0
 
     def _event(self, row: Any) -> FoldEvent:
         values = row.asDict()
