@@ -39,7 +39,7 @@ _C10, _C11, _C12 = -156250 / 567, 2357947691 / 3628800, -2985984 / 1925
 _C13 = 1792160394037 / 479001600
 _REBASE = 20.0  # logits
 _OVERFLOW = 700.0  # logits
-_NOISE = 1e-15  # of a variance, relative to the sizes of what it is the sum of
+NOISE = 1e-15  # of a variance, relative to the sizes of what it is the sum of
 _NEGLIGIBLE = 1e-24  # of a logit, and of a variance, relative
 
 
@@ -212,7 +212,7 @@ def spread(P, x, u, s, noise):
                 for i in range(m):
                     total[i] += x_a * u_a[i]
         for i in range(m):
-            total[i] = total[i] if total[i] > _NOISE * d * size[i] else 0.0
+            total[i] = total[i] if total[i] > NOISE * d * size[i] else 0.0
 
 
 @kernel

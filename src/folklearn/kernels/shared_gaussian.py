@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, symm, symv, syrk
-from folklearn.kernels.class_gaussians import MOST_STEPS, solve
+from folklearn.kernels.class_gaussians import MOST_STEPS, NOISE, solve
 from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.linear_models import length, multiply
 from folklearn.kernels.prediction_rules import log_loss
@@ -32,8 +32,7 @@ from folklearn.kernels.simplex import softmax
 BLOCK = 32  # rounds
 N_SHARED_TOTALS = 3
 LOSS, ROUNDS, UNSOLVED = range(N_SHARED_TOTALS)
-N_VECTORS = 7  # of K numbers, which a round needs for itself
-_NOISE = 1e-15  # of a variance, relative to the sizes of what it is the sum of
+N_SHARED_VECTORS = 7  # of K numbers, which a round needs for itself
 
 
 @fast_kernel
@@ -75,7 +74,7 @@ def _bound_shrinkage(diagonal, u, kappa):
 def _learn_row(W, U, kappas, diagonal, totals, vectors, u, x, label, soft, weight, predicted):
     """Learn a row whose P x is in u, as P was when the block began; return its loss.
 
-    What was predicted (K,) is written; vectors is (N_VECTORS, K) scratch.
+    What was predicted (K,) is written; vectors is (N_SHARED_VECTORS, K) scratch.
     """
     K, position = W.shape[0], int(totals[ROUNDS]) % BLOCK
     z, p, pull, s = vectors[0], vectors[1], vectors[2], vectors[3]
@@ -93,7 +92,7 @@ def _learn_row(W, U, kappas, diagonal, totals, vectors, u, x, label, soft, weigh
         if kappas[earlier] > 0.0:
             _subtract(u, kappas[earlier] * _dot(U[earlier], x), U[earlier])
     variance = _dot(u, x)
-    if not variance > _NOISE * x.shape[0] * _weigh_squares(diagonal, x):
+    if not variance > NOISE * x.shape[0] * _weigh_squares(diagonal, x):
         return loss
     for k in range(K):
         s[k] = weight * variance

@@ -21,7 +21,7 @@ from folklearn.kernels.evidence import N_TOTALS, n_products
 from folklearn.learners.base import FirstOrderCertified, WarmStart
 from folklearn.validation import Rows
 
-_CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
+CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
 
 
 class ClassGaussians(FirstOrderCertified):
@@ -131,7 +131,7 @@ class ClassGaussians(FirstOrderCertified):
         return loss
 
     def _rows_at_once(self, rows: Rows) -> int:
-        return max(1, int(_CHUNK_FLOPS / (4 * self._P.size + 1e3)))
+        return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows

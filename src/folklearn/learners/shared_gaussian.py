@@ -13,16 +13,15 @@ from folklearn.kernels.shared_gaussian import (
     BLOCK,
     LOSS,
     N_SHARED_TOTALS,
-    N_VECTORS,
+    N_SHARED_VECTORS,
     ROUNDS,
     UNSOLVED,
     learn_shared,
     run_shared,
 )
 from folklearn.learners.base import Learner
+from folklearn.learners.class_gaussians import CHUNK_FLOPS
 from folklearn.validation import Rows
-
-_CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
 
 
 class SharedGaussian(Learner):
@@ -107,7 +106,7 @@ class SharedGaussian(Learner):
         self._U: Array = np.zeros((BLOCK, d))
         self._kappas: Array = np.zeros(BLOCK)
         self._totals: Array = np.zeros(N_SHARED_TOTALS)
-        self._vectors: Array = np.empty((N_VECTORS, K))
+        self._vectors: Array = np.empty((N_SHARED_VECTORS, K))
 
     @property
     def _state(self) -> tuple[Any, ...]:
@@ -134,7 +133,7 @@ class SharedGaussian(Learner):
 
     def _rows_at_once(self, rows: Rows) -> int:
         d, K = self.n_features, self.n_classes
-        return BLOCK * max(1, int(_CHUNK_FLOPS / (BLOCK * (3 * d * d + 4 * K * d + 1e3))))
+        return BLOCK * max(1, int(CHUNK_FLOPS / (BLOCK * (3 * d * d + 4 * K * d + 1e3))))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, *labels_and_weights = rows

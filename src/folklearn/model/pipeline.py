@@ -18,12 +18,12 @@ from folklearn.learners.base import Learner
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.learners.term_mixture import TermMixture, affordable_terms
+from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import TermScaler, choose_terms
+from folklearn.model.terms import TermScaler, open_terms
 from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
@@ -31,8 +31,6 @@ from folklearn.validation import Rows
 
 TERMS = ("auto", "none", "all")
 _OPENING_ROUNDS = 64, 256  # after which terms are chosen, and chosen again
-_MIN_OPENING_ROWS, _MIN_TERMS = 32, 16
-_ALL_TERMS = 2000
 
 
 class OnlinePipeline(Serializable):
@@ -306,35 +304,19 @@ class OnlinePipeline(Serializable):
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _open_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, and let Gaussians learn these rows.
-
-        Early, with few rows, and once more; if there is but one class, later.
-        """
-        scaler, learner, K = self.scaler, self.learner, self.n_classes
-        assert isinstance(scaler, TermScaler)
+        """Choose terms by the rows that wait in the evidence; if that fails, later again."""
         is_last = self.n_rounds >= _OPENING_ROUNDS[-1]
         self._next_opening = self.n_rounds + _OPENING_ROUNDS[-1] if is_last else _OPENING_ROUNDS[-1]
-        n_most = affordable_terms(scaler.n_columns, K) if self.terms == "auto" else _ALL_TERMS
-        waiting, numeric = self.evidence.rows.batch(self.evidence.numeric), self.evidence.numeric
-        if waiting is None or learner is None or n_most < _MIN_TERMS:
+        numeric = self.evidence.numeric
+        waiting = self.evidence.rows.batch(numeric)
+        if waiting is None or self.learner is None:
             return
-        rows = waiting.resize(len(numeric), K, numeric).take(waiting.weights > 0.0)
-        labels = rows.Y.argmax(axis=1)
-        if len(labels) < _MIN_OPENING_ROWS or labels.min() == labels.max():
-            return
-        terms = choose_terms(rows.X, labels, n_most, crosses=self.terms == "all")
-        if not len(terms):
-            return
-        lines = learner.lines if isinstance(learner, TermMixture) else learner
-        assert lines is not None
-        Z = scaler.open_terms(terms, rows.X)
-        self.learner = mixture = TermMixture.of_lines(lines, len(terms))
-        soft = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
-        for gaussian in mixture.gaussians:
-            gaussian._run(soft, None)
-        if is_last:
-            self._next_opening = 0
-        self._predicted = None, None
+        rows = waiting.resize(len(numeric), self.n_classes, numeric)
+        assert isinstance(self.scaler, TermScaler)
+        mixture = open_terms(self.scaler, self.learner, rows, every=self.terms == "all")
+        if mixture is not None:
+            self.learner, self._predicted = mixture, (None, None)
+            self._next_opening *= not is_last
 
     def grow(
         self,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import StateFileError
 from folklearn.kernels.terms import (
@@ -19,8 +20,12 @@ from folklearn.kernels.terms import (
     expand_terms,
     scale_terms,
 )
+from folklearn.learners.base import Learner
+from folklearn.learners.term_mixture import TermMixture, affordable_terms
+from folklearn.model.batch import RawBatch
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable
+from folklearn.validation import Rows
 
 N_KNOTS = 4  # of a column
 N_CROSS_KNOTS = 3
@@ -29,6 +34,8 @@ _MAX_WAVES = 400
 _WAVE_SCALES = (0.5, 1.0, 2.0)
 _SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 1 / 3  # of the terms that there may be
 _WAVE_SEED = 0
+_MIN_ROWS, _MIN_TERMS = 32, 16  # below which none are opened
+_ALL_TERMS = 2000
 
 
 class TermSet(Serializable):
@@ -240,3 +247,35 @@ class TermScaler(OnlineScaler):
         super()._restore(record)
         if self.terms is not None and self.terms.n_columns > self.n_features:
             raise StateFileError("a TermScaler state has terms of columns that it does not have")
+
+
+def open_terms(
+    scaler: TermScaler, learner: Learner, rows: RawBatch, *, every: bool
+) -> TermMixture | None:
+    """Choose terms by rows that a learner of lines has learned; return the mixture with them.
+
+    Its Gaussians have learned the rows too. As many terms as the budget allows, or `every` one.
+    None, all unchanged, if the rows are too few, of one class, or take no more different values
+    than there are columns, so that lines say all there is to say.
+    """
+    d, K = rows.X.shape[1], rows.Y.shape[1]
+    rows = rows.take(rows.weights > 0.0)
+    labels = rows.Y.argmax(axis=1)
+    n_most = _ALL_TERMS if every else affordable_terms(scaler.n_columns, K)
+    if (
+        n_most < _MIN_TERMS
+        or len(labels) < _MIN_ROWS
+        or labels.min() == labels.max()
+        or len(np.unique(rows.X, axis=0)) <= d
+    ):
+        return None
+    terms = choose_terms(rows.X, labels, n_most, crosses=every)
+    lines = learner.lines if isinstance(learner, TermMixture) else learner
+    if lines is None or not len(terms):
+        return None
+    Z = scaler.open_terms(terms, rows.X)
+    mixture = TermMixture.of_lines(lines, len(terms))
+    learned = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
+    for gaussian in mixture.gaussians:
+        gaussian._run(learned, None)
+    return mixture
