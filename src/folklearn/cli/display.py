@@ -16,6 +16,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.auto import Auto, lane_taken
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
@@ -211,9 +212,15 @@ def describe_crosses(model: Model) -> dict[str, str]:
 def describe_learner(model: Model) -> str:
     learner = None if model.pipeline is None else model.pipeline.learner
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
+    n_terms = ""
+    if isinstance(learner, TermMixture):
+        n_terms = f"; {count_of(learner.n_terms, 'term')}"
+        learner = learner.lines
+        if learner is None:
+            return f"auto{n_terms}; the learner of lines has retired"
     if learner is not None and model.learner_name == DEFAULT_LEARNER:
         scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}"
+        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}{n_terms}"
     names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
     values = {name: getattr(example, name) for name in names}
     words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
@@ -231,6 +238,11 @@ def describe_details(model: Model) -> list[str]:
     inputs = count_of(max(1, n_columns - model.intercept), "scaled feature")
     classes = f"{len(model.labels)} classes"
     lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
+    if isinstance(learner, TermMixture):
+        weights = sorted(zip(learner.weights.tolist(), learner.names(), strict=True), reverse=True)
+        leading = "; ".join(f"{name} ({weight:.0%} of the weight)" for weight, name in weights)
+        lines.append(f"Experts that are left: {leading}.")
+        learner = learner.lines or learner
     if isinstance(learner, Auto):
         best = max(learner.experts, key=lambda expert: expert.weight)
         names = "; ".join(expert.name for expert in learner.experts)

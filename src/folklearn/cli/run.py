@@ -48,6 +48,14 @@ def run(
         list[str] | None,
         Option(metavar="A:B", help="Columns whose products count; repeatable."),
     ] = None,
+    terms: Annotated[
+        str,
+        Option(
+            metavar="auto|none|all",
+            help="Curves, products and waves of columns: as many as a budget allows, none (lines "
+            "only), or all.",
+        ),
+    ] = "auto",
     classes: Annotated[
         Text, Option(metavar="FILE", help="Labels that are known in advance, one a line.")
     ] = None,
@@ -121,6 +129,7 @@ def run(
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
     fixed = {"learner": learner, "cross": cross, **settings}
     fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
+    fixed["terms"] = terms != "auto"
     for name in fixed:
         if load is not None and fixed[name]:
             raise FolklearnError(
@@ -156,7 +165,7 @@ def run(
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
-                device=device, **settings,
+                terms=terms, device=device, **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))

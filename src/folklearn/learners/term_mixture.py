@@ -16,7 +16,7 @@ from folklearn.learners.shared_gaussian import SharedGaussian
 
 # Ridge and leak of the Gaussians, for contexts of norm about 1.
 GAUSSIANS = ((0.3, 0.0), (0.03, 0.0), (0.003, 0.0), (0.0003, 0.0), (0.03, 1e-4), (0.03, 1e-3))
-_OPERATIONS, _OPERATIONS_PER_CLASS = 1e6, 3e5  # that all Gaussians may take for a row
+_OPERATIONS, _OPERATIONS_PER_CLASS = 1.2e6, 4e5  # that all Gaussians may take for a row
 _OPERATIONS_PER_SQUARE = 3.0  # of the number of columns and terms, for one of them
 
 
@@ -107,6 +107,13 @@ class TermMixture(Mixture):
         if isinstance(expert, SharedGaussian):
             return [f"terms, ridge {expert.ridge:g}, leak {expert.leak:g}"]
         return expert._expert_names()
+
+    def names(self) -> list[str]:
+        """Return what the experts are: lines, or terms with a ridge and a leak."""
+        return [
+            self._names_of(expert)[0] if isinstance(expert, SharedGaussian) else "lines"
+            for expert in self.experts
+        ]
 
     def _expert_names(self) -> list[str]:
         return [name for expert in self._survivors for name in self._names_of(expert)]

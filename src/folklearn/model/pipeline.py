@@ -23,14 +23,14 @@ from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import TermScaler, open_terms
+from folklearn.model.terms import TermScaler, has_rare_values, open_terms
 from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
 TERMS = ("auto", "none", "all")
-_OPENING_ROUNDS = 64, 256  # after which terms are chosen, and chosen again
+_OPENING_ROUNDS = 64, 256, 1024  # after which terms are chosen, and chosen again
 
 
 class OnlinePipeline(Serializable):
@@ -305,8 +305,8 @@ class OnlinePipeline(Serializable):
 
     def _open_terms(self) -> None:
         """Choose terms by the rows that wait in the evidence; if that fails, later again."""
-        is_last = self.n_rounds >= _OPENING_ROUNDS[-1]
-        self._next_opening = self.n_rounds + _OPENING_ROUNDS[-1] if is_last else _OPENING_ROUNDS[-1]
+        later = (n for n in _OPENING_ROUNDS if n > self.n_rounds)
+        self._next_opening = next(later, self.n_rounds + _OPENING_ROUNDS[1])
         numeric = self.evidence.numeric
         waiting = self.evidence.rows.batch(numeric)
         if waiting is None or self.learner is None:
@@ -314,9 +314,12 @@ class OnlinePipeline(Serializable):
         rows = waiting.resize(len(numeric), self.n_classes, numeric)
         assert isinstance(self.scaler, TermScaler)
         mixture = open_terms(self.scaler, self.learner, rows, every=self.terms == "all")
-        if mixture is not None:
-            self.learner, self._predicted = mixture, (None, None)
-            self._next_opening *= not is_last
+        if mixture is None:
+            return
+        self.learner, self._predicted = mixture, (None, None)
+        n_enough = _OPENING_ROUNDS[2 if has_rare_values(rows.X) else 1]
+        if self.n_rounds >= n_enough:
+            self._next_opening = 0
 
     def grow(
         self,

@@ -27,12 +27,12 @@ from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
-N_KNOTS = 4  # of a column
-N_CROSS_KNOTS = 3
+MIN_KNOTS, MAX_KNOTS, N_CROSS_KNOTS = 4, 16, 3  # of a column
 _MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 20, 7  # columns
 _MAX_WAVES = 400
 _WAVE_SCALES = (0.5, 1.0, 2.0)
-_SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 1 / 3  # of the terms that there may be
+_SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 2 / 3  # of the terms, these with the curves
+_MOSTLY = 0.75  # of the rows that have one value
 _WAVE_SEED = 0
 _MIN_ROWS, _MIN_TERMS = 32, 16  # below which none are opened
 _ALL_TERMS = 2000
@@ -131,14 +131,18 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     statistics = [_f_statistic(column, labels) for column in X.T]
     order = sorted((j for j in range(d) if len(values[j]) > 1), key=lambda j: -statistics[j])
     terms: list[tuple[int, tuple[int, int], tuple[float, float]]] = []
-    for j in [j for j in order if len(values[j]) > 2][:_MAX_CURVED]:
-        knots = find_knots(present[j], values[j], N_KNOTS)
-        if len(terms) + 2 * len(knots) > _SHARE_OF_CURVES * n_most:
+    curved = [j for j in order if len(values[j]) > 2][:_MAX_CURVED]
+    n_curves = int(_SHARE_OF_CURVES * n_most)
+    n_knots = min(max(MIN_KNOTS, n_curves // (2 * max(1, len(curved)))), MAX_KNOTS)
+    for j in curved:
+        knots = find_knots(present[j], values[j], n_knots)
+        if len(terms) + 2 * len(knots) > n_curves:
             break
         spread = 1.0 / present[j].std()
         terms += [(HINGE, (j, j), (q, spread)) for q in knots]
         terms += [(STEP, (j, j), (q, 0.0)) for q in knots]
-    multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * _SHARE_OF_PRODUCTS * n_most)))]
+    n_products = _SHARE_OF_PRODUCTS * n_most - len(terms)
+    multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * n_products)))]
     for i, j in combinations_with_replacement(multiplied, 2):
         if i != j or len(values[i]) > 2:
             terms.append((PRODUCT, (i, j), (0.0, 0.0)))
@@ -175,10 +179,22 @@ def find_knots(present: Array, values: Array, n: int) -> list[float]:
     return knots[knots < values[-1]].tolist()
 
 
+def has_rare_values(X: Array) -> bool:
+    """Tell whether a column of more than two values has one of them in most rows X (T, d).
+
+    Knots for its other values take more rows to find.
+    """
+    for column in X.T:
+        values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        if len(values) > 2 and counts.max() > _MOSTLY * counts.sum():
+            return True
+    return False
+
+
 def _f_statistic(column: Array, labels: Labels) -> float:
     """Return the variance between classes over that within them, of a column with gaps."""
     is_present = ~np.isnan(column)
-    x, _, y = column[is_present], None, labels[is_present]
+    x, y = column[is_present], labels[is_present]
     counts = np.bincount(y)
     n_classes = np.count_nonzero(counts)
     if n_classes < 2 or len(x) <= n_classes:
