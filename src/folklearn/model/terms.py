@@ -133,9 +133,9 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     terms: list[tuple[int, tuple[int, int], tuple[float, float]]] = []
     curved = [j for j in order if len(values[j]) > 2][:_MAX_CURVED]
     n_curves = int(_SHARE_OF_CURVES * n_most)
-    n_knots = min(max(MIN_KNOTS, n_curves // (2 * max(1, len(curved)))), MAX_KNOTS)
-    for j in curved:
-        knots = find_knots(present[j], values[j], n_knots)
+    n_knots = _share_knots(n_curves // 2, [_is_mostly_one(X[:, j]) for j in curved])
+    for j, n in zip(curved, n_knots, strict=True):
+        knots = find_knots(present[j], values[j], n)
         if len(terms) + 2 * len(knots) > n_curves:
             break
         spread = 1.0 / present[j].std()
@@ -179,16 +179,30 @@ def find_knots(present: Array, values: Array, n: int) -> list[float]:
     return knots[knots < values[-1]].tolist()
 
 
+def _share_knots(n_all: int, are_rare: Sequence[bool]) -> list[int]:
+    """Return how many knots columns have: what the least leaves goes to those of rare values."""
+    n_left = n_all - MIN_KNOTS * len(are_rare)
+    knots = [MIN_KNOTS] * len(are_rare)
+    for rare in (True, False):
+        wanted = [i for i, is_rare in enumerate(are_rare) if is_rare == rare]
+        more = min(max(0, n_left) // max(1, len(wanted)), MAX_KNOTS - MIN_KNOTS)
+        n_left -= more * len(wanted)
+        for i in wanted:
+            knots[i] += more
+    return knots
+
+
 def has_rare_values(X: Array) -> bool:
-    """Tell whether a column of more than two values has one of them in most rows X (T, d).
+    """Tell whether a column of rows X (T, d) has most of its values alike, but more than two.
 
     Knots for its other values take more rows to find.
     """
-    for column in X.T:
-        values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
-        if len(values) > 2 and counts.max() > _MOSTLY * counts.sum():
-            return True
-    return False
+    return any(map(_is_mostly_one, X.T))
+
+
+def _is_mostly_one(column: Array) -> bool:
+    values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+    return len(values) > 2 and bool(counts.max() > _MOSTLY * counts.sum())
 
 
 def _f_statistic(column: Array, labels: Labels) -> float:
