@@ -55,6 +55,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     scale : standardise numbers online; False where a scaler of River comes before.
     intercept : append a constant to the features.
     max_weight : largest weight w that will occur, which "auto" must know; the others take any.
+    terms : "auto", "none" or "all": curves, products and waves of the features, see
+        `folklearn.Model`.
     memory : rounds after which an example counts 1/e of what it did, at least 1, for streams that
         drift; None forgets nothing. Only "folklore" forgets; see `folklearn.Folklore`.
 
@@ -79,8 +81,10 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         intercept: bool = True,
         max_weight: float = 1.0,
         memory: int | None = None,
+        terms: str = "auto",
     ) -> None:
         self.learner = learner
+        self.terms = terms
         self.B = B
         self.lam = lam
         self.scale = scale
@@ -96,7 +100,7 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         heaviest = validation.positive("max_weight", max_weight)
         if "max_weight" in catalogue.settings_of(learner):
             settings["max_weight"] = heaviest
-        self.model = Model(learner, scale=scale, intercept=intercept, **settings)
+        self.model = Model(learner, scale=scale, intercept=intercept, terms=terms, **settings)
 
     @property
     def _multiclass(self) -> bool:

@@ -22,6 +22,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
+from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import declare_table
 from folklearn.model.encoder import FEATURES, slice_rows
 from folklearn.model.model import Model
@@ -70,6 +71,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     roles : of columns of a data frame, by name, where they are not to be inferred:
         ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
     crosses : pairs of columns of a data frame whose products are features too.
+    terms : "auto", "none" or "all": curves, products and waves of the columns, as for
+        `folklearn.Model`; with "none" the model is linear, and has `coef_`.
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), in `fit` only.
     max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
@@ -86,9 +89,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
-    coef_, intercept_ : where every column of X is a number, weights (K, d) and constants (K,), of
-        two classes (1, d) and (1,) for the second: ``X @ coef_.T + intercept_`` are the logits of
-        the linear model with the largest weight, up to a number for each row, and but for the
+    coef_, intercept_ : of a model without terms where every column of X is a number, weights (K, d)
+        and constants (K,), of two classes (1, d) and (1,) for the second:
+        ``X @ coef_.T + intercept_`` are the logits of the linear model with the largest weight, up to a number for each row, and but for the
         clipping of outliers; where rows stay sparse, in units of rows of norm 1.
     model_ : the `folklearn.Model` after the last row; it has the labels as they came.
 
@@ -141,6 +144,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
+        terms: str = _AUTO,
         class_weight: Any = None,
         max_weight: float | None = None,
         random_state: Any = None,
@@ -158,6 +162,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.roles = roles
         self.crosses = crosses
+        self.terms = terms
         self.class_weight = class_weight
         self.max_weight = max_weight
         self.random_state = random_state
@@ -291,6 +296,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         core = self.model_.pipeline if columns is not None else None
         if columns is None or core is None or core.learner is None:
             raise AttributeError("there are no weights before two classes were learned")
+        if isinstance(core.learner, TermMixture):
+            raise AttributeError(
+                'the model is not linear: it has terms; see model_.explain(), or set terms="none"'
+            )
         d = self.n_features_in_
         names = getattr(self, "feature_names_in_", ())
         keys = [(str(name), "") for name in names] if columns.roles else ()
@@ -339,7 +348,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
         settings |= {"roles": self.roles, "crosses": self.crosses, "class_weight": class_weight}
-        self.model_ = Model(self.learner, classes=known, **settings)
+        self.model_ = Model(self.learner, classes=known, terms=self.terms, **settings)
 
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
         """Prepare the model for its first rows: columns, their roles, the largest weight."""

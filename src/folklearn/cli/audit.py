@@ -16,6 +16,7 @@ from folklearn.cli.labelled_file import LabelledFile, PredictionsFile, encode_al
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
+from folklearn.evaluate.regression import Regression
 from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
@@ -55,6 +56,10 @@ def audit(
         bool,
         Option("--exact", help="Read the file again until the best of all linear models is known."),
     ] = False,
+    terms: Annotated[
+        bool,
+        Option("--terms", help="Also fit curves and products of the columns, in hindsight."),
+    ] = False,
     jobs: options.Jobs = 1,
     device: options.Device = OWN,
     quiet: options.Quiet = False,
@@ -73,8 +78,10 @@ def audit(
         )
     console, started = new_console(quiet), time.perf_counter()
     if more:
-        if exact or device != OWN or options.STDIN in names:
-            raise FolklearnError("--exact, --device and standard input are for one file of rows")
+        if exact or terms or device != OWN or options.STDIN in names:
+            raise FolklearnError(
+                "--exact, --terms, --device and standard input are for one file of rows"
+            )
         with warnings_shown(console):
             sources = [replace(source, file=name) for name in names]
             files = [LabelledFile(console, "audit", one, roles) for one in sources]
@@ -87,6 +94,7 @@ def audit(
         audited = FileAudit(console, "audit", source, roles, predictions[0], device)
         certificate = audited.certificate(jobs if exact else None)
         hindsight = audited.file.regression()
+        of_terms = audited.file.term_regression() if terms else None
     seconds, scores = time.perf_counter() - started, score(audited.P, audited.y)
     console.print(
         f"Audited {certificate.n_rounds} predictions in {seconds:.2f} s: average log loss "
@@ -100,8 +108,24 @@ def audit(
         )
     if hindsight is not None:
         console.print(hindsight.in_words())
+    if of_terms is not None:
+        console.print(of_terms.in_words())
+        console.print(_compare_with_terms(certificate.loss, of_terms))
     for note in audited.predictions.notes(audited.y):
         console.print(note)
+
+
+def _compare_with_terms(loss: float, fitted: Regression) -> str:
+    """Say whether curves and products of the columns know what predictions do not."""
+    n = fitted.total_weight
+    if loss <= fitted.at_least:
+        return "So these predictions had a lower loss than every such model with its penalty."
+    if loss <= fitted.loss + fitted.penalty:
+        return "So it is open whether a model of terms would have done better."
+    return (
+        f"So there is something in these columns that the predictions do not see: up to "
+        f"{(loss - fitted.loss) / n:.4f} nats a row, of which some is hindsight."
+    )
 
 
 class FileAudit:

@@ -57,6 +57,10 @@ class Model(TableClassifier):
     class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
+    terms : curves, products and waves of the columns beside the columns themselves, in one
+        mixture (`TermMixture`): "auto", the default, as many as a budget of operations for a row
+        allows, with the learner "auto"; "none" for a linear model; "all" without a budget. They are
+        chosen after 64 rows and again after 256. Words, and rows without `scale`, have none.
     windows : keep lower bounds for recent windows too (`windows`), which takes longer.
     device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
         a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded

@@ -10,7 +10,7 @@ import os
 import time
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -64,6 +64,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     Attributes
     ----------
     learner, roles, crosses, classes, class_weight, settings : as for `folklearn.Model`.
+    terms : as for `folklearn.Model`, but "none" by default: a label takes twice as long with them.
     windows : whether windows have lower bounds, which takes about twice the time.
     wait : seconds that a label, or a reward, may be late.
     default : the label, or the reward, of what has not come by then; without one it is dropped.
@@ -78,6 +79,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     classes: list[_ClassName | Int64 | float | bool] = []
     class_weight: dict[_ClassName, float] | None = None
     settings: dict[str, str | Int64 | float | bool | None] = {}
+    terms: Literal["none", "auto", "all"] = "none"
     windows: bool = True
     wait: _Seconds | None = None
     default: _ClassName | Int64 | float | bool | None = None
