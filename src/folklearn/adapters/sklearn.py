@@ -91,8 +91,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
     coef_, intercept_ : of a model without terms where every column of X is a number, weights (K, d)
         and constants (K,), of two classes (1, d) and (1,) for the second:
-        ``X @ coef_.T + intercept_`` are the logits of the linear model with the largest weight, up to a number for each row, and but for the
-        clipping of outliers; where rows stay sparse, in units of rows of norm 1.
+        ``X @ coef_.T + intercept_`` are the logits of the linear model with the largest weight, up
+        to a number for each row, and but for the clipping of outliers; where rows stay sparse, in
+        units of rows of norm 1.
     model_ : the `folklearn.Model` after the last row; it has the labels as they came.
 
     Notes

@@ -21,6 +21,7 @@ from folklearn.kernels.shared_gaussian import (
 )
 from folklearn.learners.base import Learner
 from folklearn.learners.class_gaussians import CHUNK_FLOPS
+from folklearn.serialization import Record
 from folklearn.validation import Rows
 
 
@@ -75,12 +76,12 @@ class SharedGaussian(Learner):
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "leak", "R")
-    ARRAYS: ClassVar[tuple[str, ...]] = ("W", "P", "U", "kappas", "diagonal", "totals")
+    ARRAYS: ClassVar[tuple[str, ...]] = ("W", "U", "kappas", "diagonal", "totals")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = validation.sizes(words)
-        return d * max(d, K)
+        return d * max((d + 1) // 2, K)
 
     def __init__(
         self,
@@ -168,6 +169,17 @@ class SharedGaussian(Learner):
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return 8 * n_features * (n_features + n_classes + BLOCK)
 
+    def to_record(self) -> Record:
+        """Return the full state as a record, with the lower triangle of P."""
+        record = super().to_record()
+        record.arrays["P"] = self._P[np.tril_indices(len(self._P))]
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        d = len(self._P)
+        self._P[np.tril_indices(d)] = record.part("P", (d * (d + 1) // 2,))
+
     def copy_to_predict(self) -> "SharedGaussian":
         return FixedGaussian.of(self)
 
@@ -197,7 +209,7 @@ class FixedGaussian(SharedGaussian):
     def _construct(cls, **words: Any) -> Self:
         fixed = cls(**words | {"n_features": 1, "n_classes": 2})
         fixed._size(*validation.sizes(words))
-        fixed._W = np.zeros((fixed.n_classes, fixed.n_features))
+        fixed._W, fixed._P = np.zeros((fixed.n_classes, fixed.n_features)), np.empty((0, 0))
         return fixed
 
     @classmethod
