@@ -74,6 +74,7 @@ PRIVATE = {  # public only within their package
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",
+    *(f"folklearn.model.shapes.{name}" for name in ("Pair", "find_shapes")),
     "folklearn.model.dataset.UnlearnedValues",
     *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),
     "folklearn.model.run.known_numbers",

@@ -7,6 +7,7 @@ on the same machine. Needs the extras `plots` and `df`, and chromium.
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,14 @@ def shrink(path: Path) -> None:
         few.save(path, optimize=True)
 
 
+def draw_shapes() -> None:
+    """Draw the shapes of the guide, by its first block of code."""
+    page = (FOLDER.parent / "guide" / "shapes.md").read_text(encoding="utf-8")
+    scope: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], scope)
+    save(scope["explanation"].plot_shapes(), "shapes.png")
+
+
 def main() -> None:
     """Draw all pictures."""
     frame = flights()
@@ -81,6 +90,7 @@ def main() -> None:
     save(plots.confusion(run.confusion, run.labels), "confusion.png")
     save(plots.calibration(run.metrics.calibration_curves(), run.labels), "calibration.png")
     save(model.explain().plot(), "weights.png")
+    draw_shapes()
     photograph(model.report(title="Report on flights.folk"), "report.png")
     drift = folklearn.Model().run(frame, target="delayed")
     title = f"The data change at row {CHANGE:,}"

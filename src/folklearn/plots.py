@@ -33,7 +33,6 @@ _OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 _MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
 _N_POOLED_BINS = 10
 _MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
-_DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 _CLASS_MARKERS = "s^DvPX<>"
 
 
@@ -143,7 +142,7 @@ def curves(
         heights = np.broadcast_to(np.asarray(values, np.float64), rounds.shape)
         look: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
         if np.ndim(values):
-            look = {"linestyle": _DASHES[i % len(_DASHES)], "linewidth": 2.0}
+            look = {"linestyle": style.DASHES[i % len(style.DASHES)], "linewidth": 2.0}
         label = "\n".join(style.truncate_label(line, 32) for line in name.split("\n"))
         color = style.COLORS[i % len(style.COLORS)]
         _draw_line(ax, rounds, heights, label, color=color, **look)
@@ -179,7 +178,8 @@ def calibration(
         predicted, observed, _ = bins[k][:, bins[k][2] >= _MIN_PREDICTIONS_OF_BIN]
         look: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "zorder": 1}
         if rank < n_named:
-            dashes = _DASHES[1 + rank % (len(_DASHES) - 1)]  # the solid line is of all classes
+            # The solid line is of all classes.
+            dashes = style.DASHES[1 + rank % (len(style.DASHES) - 1)]
             look = {"color": style.COLORS[rank], "linestyle": dashes, "linewidth": 1.0, "zorder": 2}
             look |= {"marker": _CLASS_MARKERS[rank], "markersize": 3.5}
             name = style.truncate_label(labels[k], 18)

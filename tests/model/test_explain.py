@@ -1,8 +1,11 @@
 """Explanations say what columns do, in nats."""
 
 import numpy as np
+import pytest
 
-from folklearn import Model
+from folklearn import Model, load
+from folklearn.errors import InvalidInputError
+from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
 
 
 def test_a_category_weighs_what_its_being_there_changes(rng):
@@ -11,7 +14,8 @@ def test_a_category_weighs_what_its_being_there_changes(rng):
     odds = np.where(rare, 2.0, -1.0)
     label = np.where(odds + rng.logistic(size=8000) > 0.0, "yes", "no")
     rows = [{"kind": "rare" if one else "plain"} for one in rare.tolist()]
-    model = Model().fit([row | {"label": k} for row, k in zip(rows, label, strict=True)], "label")
+    labelled = [row | {"label": k} for row, k in zip(rows, label, strict=True)]
+    model = Model(terms="none").fit(labelled, "label")  # with terms, lines are not all of it
     explained = model.explain(importance=False)
     weight = dict(zip(explained.names, explained.weights.tolist(), strict=True))
     yes = explained.labels.index("yes")
@@ -20,6 +24,9 @@ def test_a_category_weighs_what_its_being_there_changes(rng):
     logits = np.log(P[:, yes] / P[:, 1 - yes])
     assert np.isclose(between, logits[0] - logits[1], rtol=1e-2)  # rows move the mean
     assert abs(between - 3.0) < 0.6  # five deviations of what is left to chance
+    shape = explained.shapes["kind"]
+    odds = shape.contributions[[shape.values.index(one) for one in ("rare", "plain")]] @ [1, -1]
+    assert np.isclose(abs(odds[0] - odds[1]), abs(logits[0] - logits[1]), rtol=1e-9)
 
 
 def test_words_that_nobody_wrote_have_no_weights():
@@ -28,3 +35,253 @@ def test_words_that_nobody_wrote_have_no_weights():
         model.learn_one({"text": None}, label)
     found = model.explain()
     assert (found.names, found.weights.shape) == ((), (0, 2))
+
+
+def learn(rng, n=1500, **options):
+    """Return a model of two numbers with gaps, a category and three classes, and its rows."""
+    x, z = rng.normal(size=(2, n)).round(3)
+    kind = rng.choice(["a", "b", "c"], n)
+    score = np.stack([x * x - 1.0, z + (kind == "b"), np.zeros(n)], axis=1)
+    label = (score + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    rows = [{"x": a, "z": b, "kind": k} for a, b, k in zip(x, z, kind, strict=True)]
+    for i in range(0, n, 11):
+        rows[i] = {"x": rows[i]["x"], "z": None, "kind": None if i % 2 else "a"}
+    model = Model(**options)
+    model.learn_many(rows, label.tolist())
+    return model, rows
+
+
+def slow_scores(model, X, W, is_kept):
+    """Return the scores of raw rows (T, d) by the columns and plain terms that are kept.
+
+    Straight from the definitions: every value is standardised with the row itself taken in.
+    """
+    scaler = model.pipeline.scaler
+    counts, means, squares = scaler._moments[:3]
+    terms = scaler.terms if W.shape[1] > scaler.n_columns else None
+    scores = []
+    for x in X:
+        z = np.array([slow_scale(v, *m) for v, *m in zip(x, counts, means, squares, strict=True)])
+        contexts = []
+        for n in range(0 if terms is None else len(terms.kinds)):
+            (i, j), (q, r) = terms.columns[n], terms.numbers[n]
+            value = {
+                HINGE: max((x[i] - q) * r, 0.0), STEP: float(x[i] > q), PRODUCT: z[i] * z[j],
+                CROSS: float(x[i] > q and x[j] > r),
+            }[int(terms.kinds[n])]  # fmt: skip
+            if terms.kinds[n] != PRODUCT and np.isnan([x[i], x[j]]).any():
+                value = np.nan
+            share = scaler._factors[n] * slow_scale(value, *scaler._term_moments[:3, n])
+            contexts.append(share if is_kept({i, j}) else 0.0)
+        contexts += [0.0] * (0 if terms is None else len(terms.phases))
+        of_columns = np.zeros(scaler.n_columns)
+        kept = [j for j in range(len(x)) if is_kept({j})]
+        of_columns[model.pipeline.feature_columns[kept]] = z[kept] * scaler.unit
+        scores.append(W @ np.concatenate([contexts, of_columns]))
+    return np.array(scores)
+
+
+def slow_scale(value, count, mean, square):
+    if np.isnan(value):
+        return 0.0
+    count, away = count + 1.0, value - mean
+    mean += away / count
+    square += away * (value - mean)
+    score = (value - mean) / np.sqrt(square / count) if square > 0.0 else 0.0
+    return float(np.clip(score, -5.0, 5.0))
+
+
+def weights_of(model):
+    fit = model.pipeline.batch_fit
+    learner = model.pipeline.learner
+    if fit is not None:
+        return fit
+    return learner.best_gaussian().coef() if hasattr(learner, "gaussians") else learner.coef()
+
+
+@pytest.mark.parametrize("options", [{}, {"terms": "all"}, {"terms": "none"}])
+def test_a_shape_is_how_scores_differ_if_only_its_column_changes(rng, options):
+    model, _ = learn(rng, **options)
+    explained, places = model.explain(importance=False), model.encoder.places
+    W = weights_of(model)
+    assert (W.shape[1] > model.pipeline.scaler.n_columns) == (options != {"terms": "none"})
+    recent = model.encoder.encode_known(model.recent.rows()[0])
+    for name in ("x", "z"):
+        shape, j = explained.shapes[name], places[name, ""]
+        X = np.tile(recent[0], (len(shape.values) + 1, 1))
+        X[:, j] = [*shape.values, np.nan]
+        scores = slow_scores(model, X, W, lambda columns, j=j: columns == {j})
+        scores -= scores.mean(axis=1, keepdims=True)
+        of_rows = slow_scores(model, recent, W, lambda columns, j=j: columns == {j})
+        of_rows -= of_rows.mean(axis=1, keepdims=True)
+        drawn = np.vstack([shape.contributions, shape.missing])
+        np.testing.assert_allclose(drawn, scores - of_rows.mean(axis=0), atol=1e-9)
+        np.testing.assert_allclose(shape.strength, of_rows.std(axis=0).max(), rtol=1e-9)
+        assert (np.diff(shape.values) > 0.0).all()
+        assert len(shape.values) <= 45
+        np.testing.assert_array_equal(shape.recent, recent[:, j])
+    # A category, with the products of its own values.
+    shape = explained.shapes["kind"]
+    mine = {places["kind", value] for value in shape.values}
+    X = np.tile(recent[0], (len(mine) + 1, 1))
+    X[:, sorted(mine)] = np.eye(len(mine) + 1, len(mine))
+    scores = slow_scores(model, X, W, lambda columns: columns <= mine)
+    of_rows = slow_scores(model, recent, W, lambda columns: columns <= mine)
+    scores = scores - of_rows.mean(axis=0)
+    drawn = np.vstack([shape.contributions, shape.missing])
+    np.testing.assert_allclose(drawn, scores - scores.mean(axis=1, keepdims=True), atol=1e-9)
+    assert set(shape.values) == {"a", "b", "c"}
+    named = ["abc".find(shape.values[int(v)]) if v == v else -1 for v in shape.recent]
+    table = model.recent.rows()[0].columns["kind"].to_list()
+    assert named == ["abc".find(value) if value else -1 for value in table]
+
+
+def test_shapes_pairs_and_waves_are_all_of_the_scores(rng):
+    """The log odds of a fit are its shapes, its pairs, its waves and a constant."""
+    model, _ = learn(rng)
+    explained = model.explain(importance=False)
+    assert {name for *pair, _ in explained.pairs for name in pair} == {"x", "z", "kind"}
+    strengths = [strength for *_, strength in explained.pairs]
+    assert strengths == sorted(strengths, reverse=True)
+    pipeline, W = model.pipeline, weights_of(model)
+    W = W - W.mean(axis=0)
+    X = model.encoder.encode_known(model.recent.rows()[0])
+    Z = pipeline.scale(X)
+    kinds, columns = pipeline.scaler.terms.kinds, pipeline.scaler.terms.columns
+    x, z = model.encoder.places["x", ""], model.encoder.places["z", ""]
+    mixed = [n for n in range(len(kinds)) if set(columns[n].tolist()) == {x, z}]
+    pairs = {frozenset(pair): strength for *pair, strength in explained.pairs}
+    strength = (Z[:, mixed] @ W[:, mixed].T).std(axis=0).max()
+    np.testing.assert_allclose(pairs[frozenset("xz")], strength, rtol=1e-9)
+    waves = slice(len(kinds), len(pipeline.scaler.terms))
+    share = np.sqrt((Z[:, waves] @ W[:, waves].T).var(axis=0).sum() / (Z @ W.T).var(axis=0).sum())
+    np.testing.assert_allclose(explained.wave_share, share, rtol=1e-9)
+    assert 0.0 < share < 1.5
+
+
+def test_a_known_curve_is_found(rng):
+    """Of x^2 - 1 for the first class, in nats; the fits are of 6,000 rows."""
+    model, _ = learn(rng, 6000)
+    shape, first = model.explain().shapes["x"], model.labels.index(0)
+    inside = np.abs(shape.values) < 1.8
+    found = shape.contributions[inside, first]
+    known = 2.0 / 3.0 * shape.values[inside] ** 2  # less the mean over three classes
+    assert np.corrcoef(found, known)[0, 1] > 0.97
+    slope = np.polyfit(known, found, 1)[0]
+    assert 0.6 < slope < 1.4
+    linear = learn(rng, 6000, terms="none")[0].explain().shapes["x"]
+    np.testing.assert_allclose(
+        np.diff(linear.contributions, axis=0)[:, 0] / np.diff(linear.values),
+        (linear.contributions[-1] - linear.contributions[0])[0] / np.ptp(linear.values),
+        rtol=0.05, atol=2e-3,
+    )  # fmt: skip
+
+
+def test_shapes_say_of_which_model_they_are(rng):
+    model, _ = learn(rng)
+    of = model.explain(importance=False).shapes_of
+    gaussian = model.pipeline.learner.best_gaussian()
+    assert of.startswith(f"the learner of terms with ridge {gaussian.ridge:g}")
+    weights = model.pipeline.holdout.weights(model.pipeline.learner)
+    names = model.pipeline.learner._expert_names()
+    share = weights[names.index(f"terms, ridge {gaussian.ridge:g}, leak {gaussian.leak:g}")]
+    assert f"{100 * share:.0f} % of the weight of the hold-out mixture" in of or share < 0.01
+    linear, _ = learn(rng, terms="none")
+    explained = linear.explain(importance=False)
+    assert explained.shapes_of == "the linear model that predictions lean on most"
+    assert (explained.pairs, explained.wave_share) == ((), 0.0)
+
+
+@pytest.mark.parametrize("terms", ["auto", "none"])
+def test_after_fit_shapes_are_those_of_the_fit(rng, tmp_path, terms):
+    _, rows = learn(rng)
+    y = [int(row["x"] ** 2 > 1.0) for row in rows]
+    model = Model(terms=terms).fit([r | {"y": k} for r, k in zip(rows, y, strict=True)], "y")
+    explained = model.explain()
+    has_terms = model.pipeline.batch_fit.shape[1] > model.pipeline.scaler.n_columns
+    assert has_terms == (terms == "auto")
+    kind = "lines and terms" if has_terms else "lines"
+    assert explained.shapes_of == f"the fit of {kind} to all rows"
+    shape = explained.shapes["x"]
+    if has_terms:
+        odds = 2.0 * shape.contributions[:, model.labels.index(1)]
+        assert odds[np.argmin(np.abs(shape.values))] < min(odds[0], odds[-1]) - 3.0
+    model.save(tmp_path / "m.folk")
+    again = load(tmp_path / "m.folk").explain()
+    assert list(again.shapes) == list(explained.shapes)
+    assert (again.pairs, again.wave_share) == (explained.pairs, explained.wave_share)
+    for name, shape in explained.shapes.items():
+        np.testing.assert_array_equal(again.shapes[name].contributions, shape.contributions)
+
+
+def test_shapes_of_dates_of_crosses_and_of_matrices(rng):
+    n = 400
+    rows = [
+        {"when": f"2024-{1 + i % 12:02d}-{1 + i % 28:02d}", "a": float(i % 7), "b": float(i % 5)}
+        for i in range(n)
+    ]
+    model = Model(crosses=[("a", "b")], terms="none")
+    y = [int(row["a"] * row["b"] > 6.0) for row in rows]
+    model.learn_many(rows, y)
+    explained = model.explain()
+    assert {"a", "b", "when: trend", "when: Monday"} <= explained.shapes.keys()
+    assert "a:b" not in explained.shapes
+    assert [pair[:2] for pair in explained.pairs] == [("a", "b")]
+    assert explained.shapes["when: trend"].is_time
+    assert not explained.shapes["when: Monday"].is_time
+    matrix = Model()
+    matrix.learn_many(rng.normal(size=(n, 2)), y)
+    shapes = matrix.explain().shapes
+    assert sorted(shapes) == ["0", "1"]
+    strengths = [shape.strength for shape in shapes.values()]
+    assert strengths == sorted(strengths, reverse=True)
+    constant = Model()
+    constant.learn_many([{"c": 1.0}] * n, y)
+    assert not constant.explain().shapes["c"].contributions.any()
+
+
+def test_shapes_are_drawn_by_importance_in_raw_units(rng, tmp_path):
+    pytest.importorskip("matplotlib")
+    model, _ = learn(rng)
+    explained = model.explain()
+    figure = explained.plot_shapes(tmp_path / "shapes.png")
+    assert (tmp_path / "shapes.png").stat().st_size > 1000
+    names = [name for name, _ in explained.top_columns()]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == names == list(explained.shapes)
+    shape, ax = explained.shapes["x"], figure.axes[names.index("x")]
+    curves = [line for line in ax.lines if len(line.get_xdata()) == len(shape.values)]
+    assert len(curves) == 3
+    np.testing.assert_array_equal(curves[0].get_xdata(), shape.values)
+    np.testing.assert_array_equal(curves[0].get_ydata(), shape.contributions[:, 0])
+    limits = {ax.get_ylim() for name, ax in zip(names, figure.axes, strict=True) if name != "kind"}
+    assert len(limits) == 1
+    assert explained.shapes_of in " ".join(figure.get_supxlabel().split())
+    bars = figure.axes[names.index("kind")]
+    assert {tick.get_text() for tick in bars.get_yticklabels()} >= {"a", "b", "c"}
+    assert len(explained.plot_shapes(columns=["z"]).axes) == 1
+    with pytest.raises(InvalidInputError, match="no shape of w to draw"):
+        explained.plot_shapes(columns=["w"])
+
+
+def test_of_two_classes_the_log_odds_of_the_second_are_drawn(rng):
+    pytest.importorskip("matplotlib")
+    x = rng.normal(size=600)
+    model = Model(classes=["no", "yes"])
+    model.learn_many([{"x": v} for v in x], np.where(x > 0.3, "yes", "no").tolist())
+    explained = model.explain()
+    (ax,) = explained.plot_shapes().axes
+    drawn = next(line for line in ax.lines if len(line.get_xdata()) > 2)
+    odds = explained.shapes["x"].contributions @ [-1.0, 1.0]
+    np.testing.assert_allclose(drawn.get_ydata(), odds)
+    assert ax.get_ylabel() == "log odds of yes"
+    assert "shapes" in model.report().casefold()
+
+
+def test_a_model_of_words_has_no_shapes():
+    model = Model(roles={"text": "words"})
+    for i in range(40):
+        model.learn_one({"text": "late again and again" if i % 2 else "it is fine", "n": i}, i % 2)
+    explained = model.explain()
+    assert (explained.shapes, explained.pairs) == ({}, ())
+    with pytest.raises(InvalidInputError, match="no shape of any column to draw"):
+        explained.plot_shapes()

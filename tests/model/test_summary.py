@@ -182,7 +182,7 @@ def test_no_name_of_a_class_or_a_column_becomes_a_tag(name, rng):
     reader = check_is_safe_and_alone(page)
     assert re.findall(r"<h(\d)", page) == ["1", *"2" * len(SECTIONS)]
     alts = [value for key, value in reader.attributes if key == "alt"]
-    assert len(alts) == 4
+    assert len(alts) == 5
     assert all(len(alt) > 10 for alt in alts)
 
 

@@ -353,6 +353,17 @@ class TableEncoder(Serializable):
                 values[:, j] = numbers[key]
         return SparseInput.of_parts(values, [1 + finder.find(key) for key in numeric], parts)
 
+    def name_of(self, source: str, part: str) -> str:
+        """Return a key as people write it: a column, one of its categories, or a part of it."""
+        if source == FEATURES:
+            return self.feature_names.get(part, part)
+        if not part:
+            return source
+        if part.startswith("#"):
+            return f"{source} = (further ones, {part})"
+        is_category = self.roles.get(source, CATEGORY) == CATEGORY
+        return f"{source} = {part}" if is_category else f"{source}: {part}"
+
     def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell of categories of a column of dense rows whether they have a place."""
         share = self._n_own.get(name, 0) >= MOST_OWN

@@ -1,6 +1,7 @@
-"""Why a model says what it says: weights by column and class, and what columns are worth."""
+"""Why a model says what it says: weights and shapes by column and class, and their worth."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import CATEGORY, HASHED, NUMBER, WORDS, place_of, vectorizer
+from folklearn.model.shapes import Shape, find_shapes
 from folklearn.readers.table import Table, as_text_column
 from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
@@ -23,17 +25,27 @@ _REPEATS = 5  # permutations of a column, averaged
 
 @dataclass(frozen=True)
 class Explanation:
-    """Weights of a linear model by column and class, and the importance of columns.
+    """Weights of a linear model by column and class, the importance and the shapes of columns.
 
     Attributes
     ----------
     names : what the weights belong to: a column, or ``column = value``, or a word of it.
     labels : the classes.
     weights : (n, K): how many nats a row gains for a class if the value is one deviation higher
-        (numbers), or is there (categories, words). They sum to 0 over the classes.
+        (numbers), or is there (categories, words). They sum to 0 over the classes. Of a fit that
+        has terms they are its lines alone: see `shapes`.
     importance : by column, how many nats a row the loss on recent rows rises if the values of the
         column are shuffled among them; empty if there are no recent rows.
     n_recent : how many rows these were.
+    shapes : by name, what a column (or a part of a date) adds to the score of each class, by its
+        value: the most important first. A model of words has none.
+    pairs : (name, name, strength) of columns of which products, or crosses, count too, the
+        strongest first. The strength is the standard deviation of what they add to a score, in
+        nats, over the recent rows, largest over the classes.
+    wave_share : standard deviation of what waves of all columns together add to the scores, as a
+        share of that of the scores; shares of what cancels may exceed 1.
+    shapes_of : the model whose shapes, pairs and waves these are, in words: predictions may mix
+        several.
     """
 
     names: tuple[str, ...]
@@ -41,6 +53,10 @@ class Explanation:
     weights: Array
     importance: dict[str, float]
     n_recent: int = 0
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    pairs: tuple[tuple[str, str, float], ...] = ()
+    wave_share: float = 0.0
+    shapes_of: str = ""
 
     def top(self, n: int = 20) -> list[tuple[str, Any, float]]:
         """Return the n largest weights as (name, label, weight)."""
@@ -60,6 +76,16 @@ class Explanation:
         from folklearn.model.display import draw_weights
 
         return draw_weights(self, path)
+
+    def plot_shapes(self, path: str | None = None, columns: Sequence[str] | None = None) -> Any:
+        """Draw what columns add to the scores, in nats; return the figure, and write it to a file.
+
+        One panel for each of `columns`, by default the 12 most important. Of two classes the log
+        odds of the second are drawn, of more than 6 those that the columns tell apart most.
+        """
+        from folklearn.model.display import draw_shapes
+
+        return draw_shapes(self, path, columns)
 
     def __repr__(self) -> str:
         columns = ", ".join(name for name, _ in self.top_columns(3))
@@ -81,24 +107,14 @@ def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation
         names, W = _find_sparse_weights(pipeline, encoder, table)
     else:
         places = pipeline.feature_columns[: len(encoder.keys)]
-        names = [_name_column(encoder, *key) for key in encoder.keys]
+        names = [encoder.name_of(*key) for key in encoder.keys]
         W = pipeline.coef()[:, places].T * pipeline.scaler.unit
         picked = [not is_number for is_number in encoder.are_numbers(encoder.keys)]
         W[picked] = pipeline.linear()[0].T[: len(picked)][picked]
     W = W - W.mean(axis=1, keepdims=True)
     rises = _measure_importance(model, table, labels, seed) if importance else {}
-    return Explanation(tuple(names), model.labels, W, rises, len(labels))
-
-
-def _name_column(encoder: TableEncoder, source: str, value: str) -> str:
-    if source == FEATURES:
-        return encoder.feature_names.get(value, value)
-    if not value:
-        return source
-    if value.startswith("#"):
-        return f"{source} = (further ones, {value})"
-    is_category = encoder.roles.get(source, CATEGORY) == CATEGORY
-    return f"{source} = {value}" if is_category else f"{source}: {value}"
+    found = () if pipeline.sparse else find_shapes(pipeline, encoder, table, rises)
+    return Explanation(tuple(names), model.labels, W, rises, len(labels), *found)
 
 
 def _find_sparse_weights(

@@ -430,7 +430,7 @@ class Model(TableClassifier):
         return monitor
 
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
-        """Return the weights by column and class, and what recent rows lose without each column."""
+        """Return weights and shapes of columns, and what recent rows lose without each column."""
         return explain_model(self, importance=importance, seed=seed)
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:

@@ -108,10 +108,10 @@ class OnlinePipeline(Serializable):
         if self.sparse:
             self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
         else:
-            kind = TermScaler if self.terms != "none" and scale else OnlineScaler
-            self.scaler = kind(n_features=n_features, gaps=True, **switches)
+            self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
         # The round after which terms open, 0 for never.
-        self._next_opening = _OPENING_ROUNDS[0] * isinstance(self.scaler, TermScaler)
+        has_terms = self.terms != "none" and scale and not self.sparse
+        self._next_opening = _OPENING_ROUNDS[0] * has_terms
         self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
@@ -312,11 +312,11 @@ class OnlinePipeline(Serializable):
         if waiting is None or self.learner is None:
             return
         rows = waiting.resize(len(numeric), self.n_classes, numeric)
-        assert isinstance(self.scaler, TermScaler)
-        mixture = open_terms(self.scaler, self.learner, rows, every=self.terms == "all")
-        if mixture is None:
+        assert isinstance(self.scaler, OnlineScaler)
+        opened = open_terms(self.scaler, self.learner, rows, every=self.terms == "all")
+        if opened is None:
             return
-        self.learner, self._predicted = mixture, (None, None)
+        (self.scaler, self.learner), self._predicted = opened, (None, None)
         n_enough = _OPENING_ROUNDS[2 if has_rare_values(rows.X) else 1]
         if self.n_rounds >= n_enough:
             self._next_opening = 0

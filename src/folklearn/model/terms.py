@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,9 +235,16 @@ class TermScaler(OnlineScaler):
     def n_terms(self) -> int:
         return 0 if self.terms is None else len(self.terms)
 
-    def open_terms(self, terms: TermSet, X: Array) -> Array:
-        """Put terms in front from now on; return rows X (T, d) that came before, scaled so."""
-        self._set_terms(terms)
+    @classmethod
+    def of(cls, scaler: OnlineScaler, terms: TermSet) -> Self:
+        """Return a scaler that goes on as another one did, with terms that saw no row yet."""
+        opened = object.__new__(cls)
+        opened.__dict__.update(scaler.__dict__)
+        opened._set_terms(terms)
+        return opened
+
+    def learn_terms(self, X: Array) -> Array:
+        """Take the terms of rows X (T, d) in, whose columns were; return both, scaled."""
         return self._with_terms(X, super().scale_rows(X, learn=False), True)
 
     def _set_terms(self, terms: TermSet) -> None:
@@ -280,9 +287,9 @@ class TermScaler(OnlineScaler):
 
 
 def open_terms(
-    scaler: TermScaler, learner: Learner, rows: RawBatch, *, every: bool
-) -> TermMixture | None:
-    """Choose terms by rows that a learner of lines has learned; return the mixture with them.
+    scaler: OnlineScaler, learner: Learner, rows: RawBatch, *, every: bool
+) -> tuple[TermScaler, TermMixture] | None:
+    """Choose terms by rows that a learner of lines has learned; return both with them.
 
     Its Gaussians have learned the rows too. As many terms as the budget allows, or `every` one.
     None, all unchanged, if the rows are too few, of one class, or take no more different values
@@ -303,9 +310,10 @@ def open_terms(
     lines = learner.lines if isinstance(learner, TermMixture) else learner
     if lines is None or not len(terms):
         return None
-    Z = scaler.open_terms(terms, rows.X)
+    opened = TermScaler.of(scaler, terms)
+    Z = opened.learn_terms(rows.X)
     mixture = TermMixture.of_lines(lines, len(terms))
     learned = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
     for gaussian in mixture.gaussians:
         gaussian._run(learned, None)
-    return mixture
+    return opened, mixture

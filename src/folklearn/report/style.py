@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INK, QUIET, FAINT, GREY = "#222222", "#767676", "#dcdcdc", "#cccccc"
 BLUE, RED = "#0072b2", "#c44e00"  # a pair that every kind of colour vision tells apart
 COLORS = (BLUE, RED, "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f")
+DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points
 
 Inches = Sequence[float]  # width and height, or none

@@ -1,0 +1,145 @@
+"""Shapes: what a column adds to the score of each class, as a function of its value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from folklearn.arrays import Array
+from folklearn.kernels.terms import HINGE, STEP
+from folklearn.learners.term_mixture import TermMixture
+from folklearn.model.encoder import Key, TableEncoder
+from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.roles import CATEGORY, DATE_PARTS
+from folklearn.model.terms import TermScaler, TermSet
+from folklearn.readers.table import Table
+from folklearn.report.rendering import format_about
+
+Pair = tuple[str, str, float]
+_SHARES = np.linspace(0.0, 1.0, 17)  # quantiles of the rows, and of the distinct values
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one column adds to the score of each class: its line and the terms of it alone.
+
+    Contributions are in nats, sum to 0 over the classes, and average to 0 over the recent rows.
+
+    Attributes
+    ----------
+    column : the column of the data; a shape is of it, or of a part of its dates.
+    values : (n,) raw, ascending, about 40: quantiles of the recent rows, and knots, each with the
+        next number above it, where a step has been taken. Or n categories.
+    contributions : (n, K), and `missing` (K,) of a missing value.
+    recent : (T,) the values of the recent rows, NaN where missing; of categories their numbers.
+    strength : standard deviation of the contribution over the recent rows, largest over classes.
+    is_time : whether values are seconds since 1970.
+    """
+
+    column: str
+    values: Array | tuple[str, ...]
+    contributions: Array
+    missing: Array
+    recent: Array
+    strength: float
+    is_time: bool
+
+
+def find_shapes(
+    pipeline: OnlinePipeline, encoder: TableEncoder, table: Table, importance: Mapping[str, float]
+) -> tuple[dict[str, Shape], tuple[Pair, ...], float, str]:
+    """Return shapes by name, pairs, the share of waves, and of which model; see `Explanation`.
+
+    Rows are dense; those of the table are the recent ones. Important columns come first.
+    """
+    (W, shapes_of), scaler = _choose_weights(pipeline), pipeline.scaler
+    W, first = W - W.mean(axis=0), W.shape[1] - scaler.n_columns
+    terms = scaler.terms if first and isinstance(scaler, TermScaler) else None
+    X = encoder.encode_known(table)
+    Z = scaler.scale_rows(X, learn=False)[:, -W.shape[1] :]
+    owners, groups = _find_owners(encoder, terms), dict[tuple[Key, ...], list[int]]()
+    columns = first + pipeline.feature_columns[: len(encoder.keys)]
+    numbers = [*range(len(owners) - len(columns)), *columns.tolist()]
+    for owner, number in zip(owners, numbers, strict=True):
+        groups.setdefault(owner, []).append(number)
+    scores = {owner: Z[:, at] @ W[:, at].T for owner, at in groups.items()}
+    spreads = {owner: float(s.std(axis=0).max()) if len(X) else 0.0 for owner, s in scores.items()}
+    grids = {owner: _make_grid(encoder, *owner, X, terms) for owner in groups if len(owner) == 1}
+    # What belongs to one column depends on no other: all of them vary at once.
+    n_varied = max((len(rows) for _, rows in grids.values()), default=0)
+    raw = np.full((n_varied, X.shape[1]), np.nan)
+    for places, rows in grids.values():
+        raw[: len(rows), places] = rows
+    varied = scaler.scale_rows(raw, learn=False)[:, -W.shape[1] :]
+    shapes = {}
+    for owner, (places, rows) in grids.items():
+        ((source, part),), at, n = owner, groups[owner], len(rows) - 1
+        values: Array | tuple[str, ...] = rows[:n, 0]
+        recent = X[:, places[0]]
+        if encoder.roles.get(source) == CATEGORY:
+            values = tuple(encoder.keys[place][1] for place in places)
+            recent = np.where(X[:, places].any(axis=1), X[:, places].argmax(axis=1), np.nan)
+        added = varied[: n + 1, at] @ W[:, at].T - (scores[owner].mean(axis=0) if len(X) else 0.0)
+        is_time = part == DATE_PARTS[0] and source in encoder.roles
+        if n:
+            shape = Shape(source, values, added[:n], added[n], recent, spreads[owner], is_time)
+            shapes[encoder.name_of(source, part)] = shape
+    order = sorted(
+        shapes.items(), key=lambda e: (-importance.get(e[1].column, 0.0), -e[1].strength)
+    )
+    ranked = sorted((o for o in groups if len(o) == 2), key=lambda owner: -spreads[owner])
+    pairs = [(encoder.name_of(*a), encoder.name_of(*b), spreads[a, b]) for a, b in ranked]
+    waves, share = slice(first if terms is None else len(terms.kinds), first), 0.0
+    if len(X) and (total := np.linalg.norm((Z @ W.T).std(axis=0))) > 0.0:
+        share = float(np.linalg.norm((Z[:, waves] @ W[:, waves].T).std(axis=0)) / total)
+    return dict(order), tuple(pairs), share, shapes_of
+
+
+def _choose_weights(pipeline: OnlinePipeline) -> tuple[Array, str]:
+    """Return the weights (K, n) of one model, of terms and columns or of columns, and its name."""
+    fit, learner = pipeline.batch_fit, pipeline.learner
+    if isinstance(fit, np.ndarray) and fit.shape[1] > pipeline.scaler.n_columns:
+        return fit, "the fit of lines and terms to all rows"
+    gaussian = learner.best_gaussian() if isinstance(learner, TermMixture) else None
+    if fit is not None or gaussian is None or not isinstance(learner, TermMixture):
+        lines = "linear model that predictions lean on most"
+        return pipeline.coef(), f"the {lines if fit is None else 'fit of lines to all rows'}"
+    name = f"the learner of terms with ridge {gaussian.ridge:g}"
+    name += f" and leak {gaussian.leak:g}" * (gaussian.leak > 0.0)
+    weights = pipeline.holdout.weights(learner)
+    if weights is not None:
+        share = float(weights[learner._expert_names().index(learner._names_of(gaussian)[0])])
+        name += f", which has {format_about(share)} of the weight of the hold-out mixture"
+    return gaussian.coef(), name
+
+
+def _find_owners(encoder: TableEncoder, terms: TermSet | None) -> list[tuple[Key, ...]]:
+    """Return what each term and each column belongs to: one column of the data, or several.
+
+    The categories of a column are one, the parts of a date are several. Waves are left out.
+    """
+    crosses = {f"{a}:{b}": tuple(sorted([(a, ""), (b, "")])) for a, b in encoder.crosses}
+    columns: list[tuple[Key, ...]] = [
+        crosses.get(source, ((source, "" if encoder.roles.get(source) == CATEGORY else part),))
+        for source, part in encoder.keys
+    ]
+    of_terms = [] if terms is None else terms.columns.tolist()
+    return [tuple(sorted({*columns[i], *columns[j]})) for i, j in of_terms] + columns
+
+
+def _make_grid(
+    encoder: TableEncoder, owner: Key, X: Array, terms: TermSet | None
+) -> tuple[list[int], Array]:
+    """Return the places (m,) of a column, and raw rows (n + 1, m) of its values, a gap last."""
+    if encoder.roles.get(owner[0]) == CATEGORY:
+        places = [place for place, key in enumerate(encoder.keys) if key[0] == owner[0]]
+        return places, np.eye(len(places) + 1, len(places))
+    place, knots = encoder.places[owner], np.empty(0)
+    present = X[~np.isnan(X[:, place]), place]
+    if terms is not None:
+        is_knot = (terms.columns[:, 0] == place) & np.isin(terms.kinds, (HINGE, STEP))
+        knots = terms.numbers[is_knot, 0]
+    parts = [knots, np.nextafter(knots, np.inf)]
+    for values in (present, np.unique(present)) if len(present) else ():
+        parts.append(np.quantile(values, _SHARES, method="nearest"))
+    return [place], np.append(np.unique(np.concatenate(parts)), np.nan)[:, None]
