@@ -239,7 +239,8 @@ def describe_details(model: Model) -> list[str]:
     classes = f"{len(model.labels)} classes"
     lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
     if isinstance(learner, TermMixture):
-        weights = sorted(zip(learner.weights.tolist(), learner.names(), strict=True), reverse=True)
+        kinds = map(learner.name_of, learner.experts)
+        weights = sorted(zip(learner.weights.tolist(), kinds, strict=True), reverse=True)
         leading = "; ".join(f"{name} ({weight:.0%} of the weight)" for weight, name in weights)
         lines.append(f"Experts that are left: {leading}.")
         learner = learner.lines or learner

@@ -103,17 +103,15 @@ class TermMixture(Mixture):
                 yield expert, columns, None if norms is None else validation.norms(columns)
 
     @staticmethod
-    def _names_of(expert: Learner) -> list[str]:
+    def name_of(expert: Learner) -> str:
+        """Return what an expert is: lines, or terms with a ridge and a leak."""
         if isinstance(expert, SharedGaussian):
-            return [f"terms, ridge {expert.ridge:g}, leak {expert.leak:g}"]
-        return expert._expert_names()
+            return f"terms, ridge {expert.ridge:g}, leak {expert.leak:g}"
+        return "lines"
 
-    def names(self) -> list[str]:
-        """Return what the experts are: lines, or terms with a ridge and a leak."""
-        return [
-            self._names_of(expert)[0] if isinstance(expert, SharedGaussian) else "lines"
-            for expert in self.experts
-        ]
+    def _names_of(self, expert: Learner) -> list[str]:
+        is_one = isinstance(expert, SharedGaussian)
+        return [self.name_of(expert)] if is_one else expert._expert_names()
 
     def _expert_names(self) -> list[str]:
         return [name for expert in self._survivors for name in self._names_of(expert)]

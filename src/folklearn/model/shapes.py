@@ -100,17 +100,17 @@ def _choose_weights(pipeline: OnlinePipeline) -> tuple[Array, str]:
     fit, learner = pipeline.batch_fit, pipeline.learner
     if isinstance(fit, np.ndarray) and fit.shape[1] > pipeline.scaler.n_columns:
         return fit, "the fit of lines and terms to all rows"
-    gaussian = learner.best_gaussian() if isinstance(learner, TermMixture) else None
-    if fit is not None or gaussian is None or not isinstance(learner, TermMixture):
-        lines = "linear model that predictions lean on most"
-        return pipeline.coef(), f"the {lines if fit is None else 'fit of lines to all rows'}"
-    name = f"the learner of terms with ridge {gaussian.ridge:g}"
-    name += f" and leak {gaussian.leak:g}" * (gaussian.leak > 0.0)
-    weights = pipeline.holdout.weights(learner)
-    if weights is not None:
-        share = float(weights[learner._expert_names().index(learner._names_of(gaussian)[0])])
-        name += f", which has {format_about(share)} of the weight of the hold-out mixture"
-    return gaussian.coef(), name
+    if fit is None and isinstance(learner, TermMixture) and (best := learner.best_gaussian()):
+        weights, share = pipeline.holdout.weights(learner), ""
+        if weights is not None:
+            by_name = dict(zip(learner._expert_names(), weights.tolist(), strict=True))
+            best = max(learner.gaussians, key=lambda g: by_name[learner.name_of(g)])
+            about = format_about(by_name[learner.name_of(best)])
+            share = f", which has {about} of the weight of the hold-out mixture"
+        leak = f" and leak {best.leak:g}" * (best.leak > 0.0)
+        return best.coef(), f"the learner of terms with ridge {best.ridge:g}{leak}{share}"
+    lines = "linear model that predictions lean on most"
+    return pipeline.coef(), f"the {lines if fit is None else 'fit of lines to all rows'}"
 
 
 def _find_owners(encoder: TableEncoder, terms: TermSet | None) -> list[tuple[Key, ...]]:
