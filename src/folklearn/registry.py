@@ -21,7 +21,7 @@ _MODULES = {
     "baselines.second_order": "Aioli Gaf Laplace",
     "baselines.smp": "SMP",
     "batch.online_to_batch": "OnlineToBatch",
-    "boosting.booster": "Booster WeakLearner WeakLearnerError",
+    "boosting.booster": "Booster WeakLearner",
     "boosting.olmpp": "AdaBoostOLMpp BoostingRegression",
     "boosting.weak_learners": ("NaiveBayes Probabilistic RiverClassifier hoeffding_trees"),
     "evidence.certificate": "Certificate",
