@@ -56,7 +56,7 @@ class SharedGaussian(Learner):
     n_features : number of features d, at least 1.
     n_classes : number of classes K, at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive.
-    leak : share of its prior that the covariance regains each round, at least 0 and below 1.
+    leak : share of its prior that the covariance regains each round, from 0 to 1/2.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
 
     Examples
@@ -208,4 +208,7 @@ class FixedGaussian(SharedGaussian):
         return fixed
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
         raise InvalidInputError("a copy that was made to predict cannot learn")
