@@ -29,6 +29,7 @@ _MAX_WAVES = 400
 _WAVE_SCALES = (0.5, 1.0, 2.0)
 _SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 1 / 3  # of the terms that there may be
 _WAVE_SEED = 0
+_LEAST_SPREAD = 1e-90  # of a column with curves: what it is divided by must fit in a state
 
 
 class TermSet(Serializable):
@@ -121,15 +122,16 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     d = X.shape[1]
     present = [column[~np.isnan(column)] for column in X.T]
     values = [np.unique(column) for column in present]
+    spreads = [float(column.std()) if len(column) else 0.0 for column in present]
     statistics = [_f_statistic(column, labels) for column in X.T]
     order = sorted((j for j in range(d) if len(values[j]) > 1), key=lambda j: -statistics[j])
     terms: list[tuple[int, tuple[int, int], tuple[float, float]]] = []
-    for j in [j for j in order if len(values[j]) > 2][:_MAX_CURVED]:
+    curved = [j for j in order if len(values[j]) > 2 and spreads[j] > _LEAST_SPREAD]
+    for j in curved[:_MAX_CURVED]:
         knots = find_knots(present[j], values[j], N_KNOTS)
         if len(terms) + 2 * len(knots) > _SHARE_OF_CURVES * n_most:
             break
-        spread = 1.0 / present[j].std()
-        terms += [(HINGE, (j, j), (q, spread)) for q in knots]
+        terms += [(HINGE, (j, j), (q, 1.0 / spreads[j])) for q in knots]
         terms += [(STEP, (j, j), (q, 0.0)) for q in knots]
     multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * _SHARE_OF_PRODUCTS * n_most)))]
     for i, j in combinations_with_replacement(multiplied, 2):
@@ -171,7 +173,7 @@ def find_knots(present: Array, values: Array, n: int) -> list[float]:
 def _f_statistic(column: Array, labels: Labels) -> float:
     """Return the variance between classes over that within them, of a column with gaps."""
     is_present = ~np.isnan(column)
-    x, _, y = column[is_present], None, labels[is_present]
+    x, y = column[is_present], labels[is_present]
     counts = np.bincount(y)
     n_classes = np.count_nonzero(counts)
     if n_classes < 2 or len(x) <= n_classes:
