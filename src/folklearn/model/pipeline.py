@@ -326,7 +326,9 @@ class OnlinePipeline(Serializable):
         if not len(terms):
             return
         lines = learner.lines if isinstance(learner, TermMixture) else learner
-        assert lines is not None
+        if lines is None:  # terms go on without them, as they are
+            self._next_opening = 0
+            return
         Z = scaler.open_terms(terms, rows.X)
         self.learner = mixture = TermMixture.of_lines(lines, len(terms))
         soft = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
@@ -335,6 +337,7 @@ class OnlinePipeline(Serializable):
         if is_last:
             self._next_opening = 0
         self._predicted = None, None
+        self._share_holdout()
 
     def grow(
         self,
@@ -526,6 +529,10 @@ class OnlinePipeline(Serializable):
         n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
         if n_terms != (scaler.n_terms if isinstance(scaler, TermScaler) else 0):
             raise record.error("holds terms that its learner does not know")
+        if self._next_opening and not (
+            isinstance(scaler, TermScaler) and self._next_opening > self.n_rounds
+        ):
+            raise record.error("opens terms at a round that is over, or has no place for them")
         if "refitted" in record.arrays:
             width = record.arrays["refitted"].shape[-1]
             self.batch_fit = record.part("refitted", (K, d if width == d else n_terms + d))
