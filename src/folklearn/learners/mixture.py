@@ -228,10 +228,10 @@ class Mixture(Learner):
             scale, before,
         )  # fmt: skip
         self._weights[alive], self._losses[alive] = of_alive, totals
-        self._credit[alive] += before.sum(axis=1)
+        self._credit[alive] = _add_in_order(self._credit[alive], before)
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
-        self._totals[_LOSS] += weights @ mixture_losses
+        self._totals[_LOSS] = _add_in_order(self._totals[_LOSS], weights * mixture_losses)
         self._n_rounds += len(P)
         if self.retire and self._n_rounds >= _FIRST_LOOK and self._n_rounds.bit_count() == 1:
             if self._n_rounds >= _FIRST_REVIEW:
@@ -336,6 +336,11 @@ def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
     """Return what certificates are compared by: their kind, then their bound."""
     B = (proven.B or 0.0) if is_about_all else 0.0
     return proven.C is not None, B, proven.best_linear_at_least
+
+
+def _add_in_order(total: Any, rounds: Array) -> Any:
+    """Return the total (...) plus rounds (..., T), one by one: the bits must not tell portions."""
+    return np.add.accumulate(np.concatenate([np.expand_dims(total, -1), rounds], -1), -1)[..., -1]
 
 
 def _mix(expert_P: Array, weights: Array) -> Array:
