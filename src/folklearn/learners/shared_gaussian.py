@@ -20,9 +20,11 @@ from folklearn.kernels.shared_gaussian import (
     run_shared,
 )
 from folklearn.learners.base import Learner
+from folklearn.serialization import Record
 from folklearn.validation import Rows
 
 _CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
+_MOST_ROUNDS = 2.0**53
 
 
 class SharedGaussian(Learner):
@@ -108,6 +110,13 @@ class SharedGaussian(Learner):
         self._kappas: Array = np.zeros(BLOCK)
         self._totals: Array = np.zeros(N_SHARED_TOTALS)
         self._vectors: Array = np.empty((N_VECTORS, K))
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        if min(self._P.diagonal().min(), self._kappas.min()) < 0.0:
+            raise record.error("has a covariance that none can be")
+        if not (self._totals[ROUNDS].is_integer() and 0.0 <= self._totals[ROUNDS] <= _MOST_ROUNDS):
+            raise record.error("has no whole number of rounds")
 
     @property
     def _state(self) -> tuple[Any, ...]:
