@@ -69,6 +69,7 @@ class TermMixture(Mixture):
     ) -> None:
         self.n_terms = validation.count("n_terms", n_terms, 1)
         super()._start(experts, share, retire, max_weight)
+        self._shape = (self.n_terms + self.n_features,)
 
     @classmethod
     def of_lines(cls, lines: Learner, n_terms: int) -> Self:
