@@ -299,7 +299,8 @@ class Mixture(Learner):
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory such experts take at other sizes."""
-        return sum(expert.expected_bytes(n_features, n_classes) for expert in self.experts)
+        sizes = {"n_features": n_features, "n_classes": n_classes}
+        return sum(e.expected_bytes(**self._sizes_of(e, **sizes)) for e in self.experts)
 
     @property
     def can_grow(self) -> bool:
@@ -315,9 +316,11 @@ class Mixture(Learner):
         words = {word: self._word(word) for word in self.PARAMS}
         room = _MAX_MEMORY_SHARE * utils.bytes_present() / len(self.experts)
         all_experts = range(len(self.experts))
-        fit = [i for i in all_experts if self.experts[i].expected_bytes(**sizes) <= room]
-        fit = fit or list(all_experts)
-        experts = [self._grow_expert(self.experts[i], **sizes) for i in fit]
+        larger_sizes = [self._sizes_of(expert, **sizes) for expert in self.experts]
+        fit = [
+            i for i in all_experts if self.experts[i].expected_bytes(**larger_sizes[i]) <= room
+        ] or list(all_experts)
+        experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
         larger = self._construct(experts=experts, **words)
         for part, array in larger._parts().items():
             array[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
@@ -328,8 +331,9 @@ class Mixture(Learner):
         larger._find_survivors()
         return larger
 
-    def _grow_expert(self, expert: Learner, n_features: int, n_classes: int) -> Learner:
-        return expert.grown(n_features=n_features, n_classes=n_classes)
+    def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
+        """Return the sizes of an expert in a mixture of these sizes."""
+        return {"n_features": n_features, "n_classes": n_classes}
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
