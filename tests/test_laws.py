@@ -27,6 +27,7 @@ from folklearn import (
     Mixture,
     Ogd,
     Ons,
+    SharedGaussian,
     SparseSgd,
     auto,
 )
@@ -84,6 +85,7 @@ LEARNERS = {
         sizes(auto, backend="blocks", max_weight=50.0), certified=True, coordinates=True
     ),
     "class blocks": Case(sizes(ClassGaussians, ridge=0.03), certified=True, bytes=True),
+    "shared blocks": Case(sizes(SharedGaussian, ridge=0.03, leak=1e-3)),
     "leader": Case(sizes(Leader, max_weight=50.0), certified=True, bytes=True),
     "leader that forgets": Case(sizes(Leader, memory=40, max_weight=50.0), bytes=True),
     "mixture with shares": Case(shared),

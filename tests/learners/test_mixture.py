@@ -22,6 +22,7 @@ from folklearn import (
 )
 from folklearn.batch import OnlineToBatch
 from folklearn.errors import InvalidInputError
+from folklearn.learners import mixture as mixtures
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
 from tests.reference.mixture import bayes_mixture, fixed_share, switching_bound
@@ -154,7 +155,8 @@ def test_shares_follow_a_stream_that_bayes_is_late_for():
     assert losses[False] > best + 100.0
 
 
-def test_the_share_of_a_retired_expert_goes_to_the_others(seed):
+def test_the_share_of_a_retired_expert_goes_to_the_others(seed, monkeypatch):
+    monkeypatch.setattr(mixtures, "_MIN_CREDIT", math.inf)  # shares alone give it some weight
     d, K = 3, 3
     X, y = streams.stochastic(seed, 3000, d, K, B=3.0)
     Bs = (1e-3, 10.0, 11.0)
@@ -253,6 +255,46 @@ def test_retired_experts_stop_and_are_reported(seed):
     )
     prefix.run(X[:n], y[:n])
     assert prefix.certificate().loss <= bad.certificate().loss + math.log(2.0)
+
+
+def late_stretch():
+    """What three experts say: the best, one that is right in a late stretch alone, one never."""
+    sure, wrong = np.array([0.9, 0.1]), np.array([0.1, 0.9])
+    best, late, never = (np.tile(p, (1024, 1)) for p in (sure, wrong, wrong))
+    best[900:920], late[900:920] = wrong, sure
+    return [Scripted(P) for P in (best, late, never)]
+
+
+def test_an_expert_that_carries_weight_does_not_retire(monkeypatch):
+    """Far behind in total, and behind lately; but shares found it useful for a while."""
+    rounds, labels = np.arange(1024)[:, None], np.zeros(1024, int)
+    for share, line, kept in [
+        (True, 1 / 500, [0, 1]),
+        (True, math.inf, [0]),  # without that rule
+        (False, 1 / 500, [0]),  # Bayes' rule never gave it any weight
+    ]:
+        monkeypatch.setattr(mixtures, "_MIN_CREDIT", line)
+        together, alone = (Mixture(late_stretch(), share=share) for _ in range(2))
+        together.run(rounds[:1000], labels[:1000])
+        together.run(rounds[1000:], labels[1000:])
+        for x in rounds:
+            alone.update(x.astype(float), 0)
+        for model in (together, alone):
+            assert [model.experts.index(expert) for expert in model.survivors] == kept
+            np.testing.assert_array_equal(model._credit, 0.0)
+
+
+def test_credit_is_the_weight_since_the_last_review():
+    model = Mixture(late_stretch(), share=True)
+    x, total = np.zeros((1, 1)), np.zeros(3)
+    for t in range(700):
+        if t == 512:
+            total[:] = 0.0
+        total += model.weights
+        x[:] = t
+        model.run(x, [0])
+    np.testing.assert_allclose(model._credit, total, rtol=1e-12)
+    np.testing.assert_allclose(total.sum(), 188.0)
 
 
 def test_the_certified_expert_is_kept(rng):

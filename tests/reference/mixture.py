@@ -38,18 +38,23 @@ def bayes_mixture(
 
 
 def fixed_share(
-    P: Array, y: ArrayLike, weight: ArrayLike | None = None, w_max: float = 1.0
+    P: Array,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+    w_max: float = 1.0,
+    n_before: int = 0,
 ) -> tuple[Array, Array]:
     """(mixtures (T, K), weights after the last round (N,)): Herbster and Warmuth's fixed share.
 
     After the Bayes update of the t-th round of positive weight, t from 1, every expert gives
-    1/(t+1) of its weight to all N alike: w <- (1 - a) w + a/N with a = 1/(t+1).
+    1/(t+1) of its weight to all N alike: w <- (1 - a) w + a/N with a = 1/(t+1). There may have
+    been rounds before, which count in t.
     """
     T, N, K = P.shape
     weight = np.ones(T) if weight is None else np.asarray(weight, dtype=float)
     shares = np.full(N, 1.0 / N)
     mixed = np.empty((T, K))
-    t = 0
+    t = n_before
     for i, label in enumerate(np.asarray(y)):
         mixed[i] = shares @ P[i]
         if weight[i] == 0.0:

@@ -147,7 +147,9 @@ def fit_preconditioned(
         V = minimise(~is_held_out, ridge, near.fits, _SEARCH_TOLERANCE)
         soft = rows.soft[is_held_out] if len(rows.soft) else rows.soft
         losses = logit_losses(X[is_held_out] @ V.T, rows.labels[is_held_out], soft)
-        return RidgeTrial(float(np.average(losses, weights=rows.weights[is_held_out])), ridge, V)
+        weights = rows.weights[is_held_out]
+        average = float(np.average(losses, weights=weights)) if weights.any() else math.inf
+        return RidgeTrial(average, ridge, V)
 
     # Solved for V with W = V root', whatever W was.
     start = solve_triangular(root, W.T, lower=True).T

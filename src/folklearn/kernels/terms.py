@@ -49,10 +49,10 @@ def expand_terms(X, Z, kinds, columns, numbers, frequencies, phases, out):
         for n in range(n_plain):
             kind, i, j = kinds[n], columns[n, 0], columns[n, 1]
             q, r = numbers[n, 0], numbers[n, 1]
-            if kind == PRODUCT:
-                row[n] = z[i] * z[j]
-            elif math.isnan(x[i]) or math.isnan(x[j]):
+            if math.isnan(x[i]) or math.isnan(x[j]):
                 row[n] = math.nan
+            elif kind == PRODUCT:
+                row[n] = z[i] * z[j]
             elif kind == HINGE:
                 row[n] = min(max((x[i] - q) * r, 0.0), _HIGHEST_HINGE)
             elif kind == STEP:

@@ -73,7 +73,7 @@ class Learner(Serializable, ABC):
     R: float = math.inf
     takes_sparse: bool = False
     standing: Mapping[str, float] = MappingProxyType({})
-    _shape: tuple[int, ...]  # of a context
+    _shape: tuple[int]  # of a context
     _n_rounds: int = 0
     _warned = False
 
@@ -179,19 +179,19 @@ class Learner(Serializable, ABC):
             if validation.is_sparse_context(x):
                 return self._predict(self._own_context(x))
             if is_sparse(x):
-                return self._predict_rows(*validation.rows_of_contexts(x, self.n_features))
+                return self._predict_rows(*validation.rows_of_contexts(x, *self._shape))
             x = validation.numbers("x", x)
             if x.ndim == 2:
-                return self._predict_rows(*validation.contexts(x, self.n_features))
-            x = validation.context(x, self.n_features)
+                return self._predict_rows(*validation.contexts(x, *self._shape))
+            x = validation.context(x, *self._shape)
         return self._predict(x)
 
     def _own_context(self, x: Any) -> Any:
         """Return a checked context, dense or a pair, as `_predict` and `_learn` take it."""
         if not validation.is_sparse_context(x):
-            return validation.context(x, self.n_features)
-        x = validation.sparse_context(x, self.n_features)
-        return x if self.takes_sparse else dense_row(x, self.n_features)
+            return validation.context(x, *self._shape)
+        x = validation.sparse_context(x, *self._shape)
+        return x if self.takes_sparse else dense_row(x, *self._shape)
 
     def update(self, x: Any, y: Any, *, weight: float = 1.0) -> float:
         """Learn one example and return its log loss -ln p[y], predicted before learning.
@@ -244,7 +244,8 @@ class Learner(Serializable, ABC):
         )
 
     def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
-        return Rows.checked(X, y, weight, **self._sizes, max_weight=self.max_weight)
+        sizes = {"n_features": self._shape[0], "n_classes": self.n_classes}
+        return Rows.checked(X, y, weight, **sizes, max_weight=self.max_weight)
 
     @property
     def n_rounds(self) -> int:

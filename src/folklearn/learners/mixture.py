@@ -228,10 +228,10 @@ class Mixture(Learner):
             scale, before,
         )  # fmt: skip
         self._weights[alive], self._losses[alive] = of_alive, totals
-        self._credit[alive] += before.sum(axis=1)
+        self._credit[alive] = _add_in_order(self._credit[alive], before)
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
-        self._totals[_LOSS] += weights @ mixture_losses
+        self._totals[_LOSS] = _add_in_order(self._totals[_LOSS], weights * mixture_losses)
         self._n_rounds += len(P)
         if self.retire and self._n_rounds >= _FIRST_LOOK and self._n_rounds.bit_count() == 1:
             if self._n_rounds >= _FIRST_REVIEW:
@@ -299,7 +299,8 @@ class Mixture(Learner):
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory such experts take at other sizes."""
-        return sum(expert.expected_bytes(n_features, n_classes) for expert in self.experts)
+        sizes = {"n_features": n_features, "n_classes": n_classes}
+        return sum(e.expected_bytes(**self._sizes_of(e, **sizes)) for e in self.experts)
 
     @property
     def can_grow(self) -> bool:
@@ -315,9 +316,11 @@ class Mixture(Learner):
         words = {word: self._word(word) for word in self.PARAMS}
         room = _MAX_MEMORY_SHARE * utils.bytes_present() / len(self.experts)
         all_experts = range(len(self.experts))
-        fit = [i for i in all_experts if self.experts[i].expected_bytes(**sizes) <= room]
-        fit = fit or list(all_experts)
-        experts = [self._grow_expert(self.experts[i], **sizes) for i in fit]
+        larger_sizes = [self._sizes_of(expert, **sizes) for expert in self.experts]
+        fit = [
+            i for i in all_experts if self.experts[i].expected_bytes(**larger_sizes[i]) <= room
+        ] or list(all_experts)
+        experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
         larger = self._construct(experts=experts, **words)
         for part, array in larger._parts().items():
             array[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
@@ -328,14 +331,20 @@ class Mixture(Learner):
         larger._find_survivors()
         return larger
 
-    def _grow_expert(self, expert: Learner, n_features: int, n_classes: int) -> Learner:
-        return expert.grown(n_features=n_features, n_classes=n_classes)
+    def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
+        """Return the sizes of an expert in a mixture of these sizes."""
+        return {"n_features": n_features, "n_classes": n_classes}
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
     """Return what certificates are compared by: their kind, then their bound."""
     B = (proven.B or 0.0) if is_about_all else 0.0
     return proven.C is not None, B, proven.best_linear_at_least
+
+
+def _add_in_order(total: Any, rounds: Array) -> Any:
+    """Return the total (...) plus rounds (..., T), one by one: the bits must not tell portions."""
+    return np.add.accumulate(np.concatenate([np.expand_dims(total, -1), rounds], -1), -1)[..., -1]
 
 
 def _mix(expert_P: Array, weights: Array) -> Array:

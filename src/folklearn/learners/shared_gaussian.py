@@ -24,6 +24,8 @@ from folklearn.learners.class_gaussians import CHUNK_FLOPS
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
+_MOST_ROUNDS = 2.0**53
+
 
 class SharedGaussian(Learner):
     r"""Online logistic regression that keeps one covariance, which all classes share.
@@ -56,7 +58,7 @@ class SharedGaussian(Learner):
     n_features : number of features d, at least 1.
     n_classes : number of classes K, at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive.
-    leak : share of its prior that the covariance regains each round, at least 0 and below 1.
+    leak : share of its prior that the covariance regains each round, from 0 to 1/2.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
 
     Examples
@@ -179,6 +181,10 @@ class SharedGaussian(Learner):
         super()._restore(record)
         d = len(self._P)
         self._P[np.tril_indices(d)] = record.part("P", (d * (d + 1) // 2,))
+        if min(self._P.diagonal().min(initial=0.0), self._kappas.min()) < 0.0:
+            raise record.error("has a covariance that none can be")
+        if not (self._totals[ROUNDS].is_integer() and 0.0 <= self._totals[ROUNDS] <= _MOST_ROUNDS):
+            raise record.error("has no whole number of rounds")
 
     def copy_to_predict(self) -> "SharedGaussian":
         return FixedGaussian.of(self)
@@ -219,4 +225,7 @@ class FixedGaussian(SharedGaussian):
         return fixed
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
         raise InvalidInputError("a copy that was made to predict cannot learn")

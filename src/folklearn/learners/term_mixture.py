@@ -69,6 +69,7 @@ class TermMixture(Mixture):
     ) -> None:
         self.n_terms = validation.count("n_terms", n_terms, 1)
         super()._start(experts, share, retire, max_weight)
+        self._shape = (self.n_terms + self.n_features,)
 
     @classmethod
     def of_lines(cls, lines: Learner, n_terms: int) -> Self:
@@ -168,6 +169,6 @@ class TermMixture(Mixture):
         copied._find_survivors()
         return copied
 
-    def _grow_expert(self, expert: Learner, n_features: int, n_classes: int) -> Learner:
+    def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
         n_terms = self.n_terms * isinstance(expert, SharedGaussian)
-        return expert.grown(n_features=n_terms + n_features, n_classes=n_classes)
+        return {"n_features": n_terms + n_features, "n_classes": n_classes}

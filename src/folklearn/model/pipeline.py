@@ -309,7 +309,9 @@ class OnlinePipeline(Serializable):
         self._next_opening = next(later, self.n_rounds + _OPENING_ROUNDS[1])
         numeric = self.evidence.numeric
         waiting = self.evidence.rows.batch(numeric)
-        if waiting is None or self.learner is None:
+        if isinstance(self.learner, TermMixture) and self.learner.lines is None:
+            self._next_opening = 0  # terms go on without them, as they are
+        if waiting is None or self.learner is None or not self._next_opening:
             return
         rows = waiting.resize(len(numeric), self.n_classes, numeric)
         assert isinstance(self.scaler, OnlineScaler)
@@ -320,6 +322,7 @@ class OnlinePipeline(Serializable):
         n_enough = _OPENING_ROUNDS[2 if has_rare_values(rows.X) else 1]
         if self.n_rounds >= n_enough:
             self._next_opening = 0
+        self._share_holdout()
 
     def grow(
         self,
@@ -511,6 +514,10 @@ class OnlinePipeline(Serializable):
         n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
         if n_terms != (scaler.n_terms if isinstance(scaler, TermScaler) else 0):
             raise record.error("holds terms that its learner does not know")
+        if self._next_opening and not (
+            isinstance(scaler, TermScaler) and self._next_opening > self.n_rounds
+        ):
+            raise record.error("opens terms at a round that is over, or has no place for them")
         if "refitted" in record.arrays:
             width = record.arrays["refitted"].shape[-1]
             self.batch_fit = record.part("refitted", (K, d if width == d else n_terms + d))

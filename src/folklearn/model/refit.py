@@ -78,7 +78,7 @@ def refit(
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
         lines = refit_over(pipeline, LocalPasses(rows, engine), **limits)
-        if terms is not None and lines is not None and not lines.held_out <= terms.held_out:
+        if terms is not None and lines is not None and terms.held_out < lines.held_out:
             pipeline.batch_fit = terms.W
 
 
@@ -129,6 +129,9 @@ def _fit_terms(
         n_bytes_left -= 2 * batches[-1].X.nbytes  # there is a copy
         if n_bytes_left < 0.0:
             break
+    batches = _with_labels_alike(batches, pipeline.n_classes)
+    if not batches:
+        return None
     rows = Rows(*map(np.concatenate, zip(*batches, strict=True)))
     freedom = np.ones(gaussian.n_features)
     if pipeline.intercept_column is not None:
@@ -138,6 +141,20 @@ def _fit_terms(
         rows, gaussian.coef(), gaussian.covariance(), ridge=gaussian.ridge, freedom=freedom,
         most_passes=most_passes, seed=seed,
     )  # fmt: skip
+
+
+def _with_labels_alike(batches: list[Rows], n_classes: int) -> list[Rows]:
+    """Return the batches that have rows, all with soft labels if some are soft."""
+    batches = [batch for batch in batches if len(batch.weights)]
+    if not any(len(batch.soft) for batch in batches):
+        return batches
+    corners = np.eye(n_classes)
+    return [
+        batch
+        if len(batch.soft)
+        else batch._replace(labels=np.full(len(batch.labels), -1), soft=corners[batch.labels])
+        for batch in batches
+    ]
 
 
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
@@ -207,6 +224,7 @@ def _refit_wide(
                 "all rows together do not fit in memory: the model that learned on line "
                 "predicts, and no fit to all rows is made"
             )
+    batches = _with_labels_alike(batches, n_classes)
     Xs, norms, labels, soft, weights = zip(*batches, strict=True)
     whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column

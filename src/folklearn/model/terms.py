@@ -36,6 +36,7 @@ _MOSTLY = 0.75  # of the rows that have one value
 _WAVE_SEED = 0
 _MIN_ROWS, _MIN_TERMS = 32, 16  # below which none are opened
 _ALL_TERMS = 2000
+_LEAST_SPREAD = 1e-90  # of a column with curves: what it is divided by must fit in a state
 
 
 class TermSet(Serializable):
@@ -128,18 +129,19 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     d = X.shape[1]
     present = [column[~np.isnan(column)] for column in X.T]
     values = [np.unique(column) for column in present]
+    spreads = [float(column.std()) if len(column) else 0.0 for column in present]
     statistics = [_f_statistic(column, labels) for column in X.T]
     order = sorted((j for j in range(d) if len(values[j]) > 1), key=lambda j: -statistics[j])
     terms: list[tuple[int, tuple[int, int], tuple[float, float]]] = []
-    curved = [j for j in order if len(values[j]) > 2][:_MAX_CURVED]
+    curved = [j for j in order if len(values[j]) > 2 and spreads[j] > _LEAST_SPREAD]
+    curved = curved[:_MAX_CURVED]
     n_curves = int(_SHARE_OF_CURVES * n_most)
     n_knots = _share_knots(n_curves // 2, [_is_mostly_one(X[:, j]) for j in curved])
     for j, n in zip(curved, n_knots, strict=True):
         knots = find_knots(present[j], values[j], n)
         if len(terms) + 2 * len(knots) > n_curves:
             break
-        spread = 1.0 / present[j].std()
-        terms += [(HINGE, (j, j), (q, spread)) for q in knots]
+        terms += [(HINGE, (j, j), (q, 1.0 / spreads[j])) for q in knots]
         terms += [(STEP, (j, j), (q, 0.0)) for q in knots]
     n_products = _SHARE_OF_PRODUCTS * n_most - len(terms)
     multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * n_products)))]
