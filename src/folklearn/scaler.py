@@ -84,6 +84,11 @@ class OnlineScaler(Serializable):
         return self.n_features + int(self.intercept)
 
     @property
+    def n_terms(self) -> int:
+        """The number of terms in front of the columns; see `folklearn.model.terms`."""
+        return 0
+
+    @property
     def place(self) -> int:
         """The column of the constant, if there is one; features that came late lie behind it."""
         return self._first
@@ -311,6 +316,8 @@ class SparseScaler(Serializable):
     def n_columns(self) -> int:
         """The number of columns of the output."""
         return (self.n_features + 1) * SPACE
+
+    n_terms = 0  # sparse rows have none
 
     @property
     def place(self) -> int:

@@ -190,7 +190,7 @@ def test_terms_are_saved(rng):
 def opened(rng, gaps=0.1, T=120, n_most=60):
     """A scaler whose terms open after 64 of T rows; terms of all rows, by definition."""
     X, y = drawn(rng, T, gaps=gaps)
-    scaler = TermScaler(n_features=3, gaps=True)
+    scaler = OnlineScaler(n_features=3, gaps=True)
     before = scaler.scale_rows(X[:64], learn=True)
     terms = choose_terms(X[:64], y[:64], n_most, crosses=True)
     return scaler, X, before, terms
@@ -202,7 +202,8 @@ def test_terms_are_standardised_as_they_come(gaps, rng):
     plain = OnlineScaler(n_features=3, gaps=True)
     np.testing.assert_array_equal(plain.learn_transform(X[:64]), before)
     early = plain.transform(X[:64])
-    first = scaler.open_terms(terms, X[:64])
+    scaler = TermScaler.of(scaler, terms)
+    first = scaler.learn_terms(X[:64])
     late = plain.learn_transform(X[64:])
     rest = scaler.scale_rows(X[64:], learn=True)
     Z = np.vstack([early, late])
@@ -216,7 +217,8 @@ def test_terms_are_standardised_as_they_come(gaps, rng):
 
 def test_portions_make_no_difference_to_a_scaler(rng):
     scaler, X, _, terms = opened(rng)
-    scaler.open_terms(terms, X[:64])
+    scaler = TermScaler.of(scaler, terms)
+    scaler.learn_terms(X[:64])
     whole, single = copy.deepcopy(scaler), copy.deepcopy(scaler)
     expected = whole.scale_rows(X[64:], learn=True)
     rows = []
@@ -235,10 +237,9 @@ def test_portions_make_no_difference_to_a_scaler(rng):
 
 def test_a_scaler_goes_on_from_a_file(rng, tmp_path):
     scaler, X, _, terms = opened(rng)
-    closed = folklearn.load(scaler.to_bytes())
-    assert closed.terms is None
-    first = closed.open_terms(terms, X[:64])
-    assert first.tobytes() == scaler.open_terms(terms, X[:64]).tobytes()
+    closed = TermScaler.of(folklearn.load(scaler.to_bytes()), terms)
+    scaler = TermScaler.of(scaler, terms)
+    assert closed.learn_terms(X[:64]).tobytes() == scaler.learn_terms(X[:64]).tobytes()
     scaler.save(tmp_path / "scaler")
     again = folklearn.load(tmp_path / "scaler")
     expected = scaler.scale_rows(X[64:], learn=True)
@@ -258,7 +259,8 @@ def test_a_scaler_goes_on_from_a_file(rng, tmp_path):
 
 def test_late_columns_lie_behind_terms_that_know_nothing_of_them(rng):
     scaler, X, _, terms = opened(rng, gaps=0.0)
-    scaler.open_terms(terms, X[:64])
+    scaler = TermScaler.of(scaler, terms)
+    scaler.learn_terms(X[:64])
     narrow = copy.deepcopy(scaler)
     scaler.grow(4)
     wide = np.hstack([X[64:], rng.normal(size=(len(X) - 64, 1))])
@@ -371,12 +373,12 @@ def test_late_columns_classes_and_gaps(rng):
     np.testing.assert_array_equal(loaded.predict(wide), block.predict(wide))
 
 
-def test_columns_that_never_vary_have_waves_only():
+def test_columns_that_never_vary_have_no_terms():
     model = pipeline(d=2)
     X, y = np.full((300, 2), 5.0), np.arange(300) % 2
     P, _ = model.run(X, y)
     assert np.isfinite(P).all()
-    assert len(model.scaler.terms.kinds) == 0
+    assert model.scaler.n_terms == 0
 
 
 def test_tiny_and_huge_columns_can_be_saved(rng):

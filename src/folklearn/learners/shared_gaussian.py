@@ -168,6 +168,10 @@ class SharedGaussian(Learner):
         """Return the mean weights W (K, d) that the next prediction uses."""
         return self._W.copy()
 
+    @property
+    def n_bytes(self) -> int:
+        return super().n_bytes + self._P.nbytes
+
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return 8 * n_features * (n_features + n_classes + BLOCK)
 

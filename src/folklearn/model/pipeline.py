@@ -23,7 +23,7 @@ from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import TermScaler, has_rare_values, open_terms
+from folklearn.model.terms import has_rare_values, open_terms
 from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
@@ -512,11 +512,10 @@ class OnlinePipeline(Serializable):
         if sizes != ((d, K) if K >= 2 else None):
             raise record.error("lacks its learner, or holds one of another size")
         n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
-        if n_terms != (scaler.n_terms if isinstance(scaler, TermScaler) else 0):
+        if n_terms != scaler.n_terms:
             raise record.error("holds terms that its learner does not know")
-        if self._next_opening and not (
-            isinstance(scaler, TermScaler) and self._next_opening > self.n_rounds
-        ):
+        can_open = isinstance(scaler, OnlineScaler) and scaler.scale
+        if self._next_opening and not (can_open and self._next_opening > self.n_rounds):
             raise record.error("opens terms at a round that is over, or has no place for them")
         if "refitted" in record.arrays:
             width = record.arrays["refitted"].shape[-1]

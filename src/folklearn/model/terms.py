@@ -288,16 +288,22 @@ class TermScaler(OnlineScaler):
             raise StateFileError("a TermScaler state has terms of columns that it does not have")
 
 
+def _are_lines_enough(X: Array) -> bool:
+    """Tell whether a line can take any value at every kind of row X (T, d)."""
+    kinds = np.nan_to_num(np.unique(X, axis=0))
+    with_constant = np.c_[np.ones(len(kinds)), kinds]
+    return len(kinds) <= X.shape[1] + 1 and np.linalg.matrix_rank(with_constant) == len(kinds)
+
+
 def open_terms(
     scaler: OnlineScaler, learner: Learner, rows: RawBatch, *, every: bool
 ) -> tuple[TermScaler, TermMixture] | None:
     """Choose terms by rows that a learner of lines has learned; return both with them.
 
     Its Gaussians have learned the rows too. As many terms as the budget allows, or `every` one.
-    None, all unchanged, if the rows are too few, of one class, or take no more different values
-    than there are columns, so that lines say all there is to say.
+    None if the rows are too few, of one class, or of so few kinds that lines say all there is.
     """
-    d, K = rows.X.shape[1], rows.Y.shape[1]
+    K = rows.Y.shape[1]
     rows = rows.take(rows.weights > 0.0)
     labels = rows.Y.argmax(axis=1)
     n_most = _ALL_TERMS if every else affordable_terms(scaler.n_columns, K)
@@ -305,7 +311,7 @@ def open_terms(
         n_most < _MIN_TERMS
         or len(labels) < _MIN_ROWS
         or labels.min() == labels.max()
-        or len(np.unique(rows.X, axis=0)) <= d
+        or _are_lines_enough(rows.X)
     ):
         return None
     terms = choose_terms(rows.X, labels, n_most, crosses=every)
