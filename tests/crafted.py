@@ -30,6 +30,14 @@ def _rows(T, seed=0, n_classes=K):
     return X, np.argmax(X + 0.3 * rng.gumbel(size=X.shape), axis=1) % n_classes
 
 
+def _with_terms():
+    """A mixture whose contexts have a term in front of two columns."""
+    lines = folklearn.Folklore(n_features=D - 1, n_classes=K)
+    mixture = registry.find("TermMixture").of_lines(lines, 1)
+    mixture.run(*_rows(40))
+    return mixture
+
+
 def _learned(learner, T=40):
     X, y = _rows(T, n_classes=learner.n_classes)
     learner.run(X, y)
@@ -125,6 +133,9 @@ _MAKERS = {
     "Auto": lambda: _learned(folklearn.auto(**_SIZES)),
     "Leader": lambda: _learned(folklearn.Leader(**_SIZES)),
     "ClassGaussians": lambda: _learned(folklearn.ClassGaussians(**_SIZES)),
+    "SharedGaussian": lambda: _learned(folklearn.SharedGaussian(**_SIZES, leak=0.01)),
+    "FixedGaussian": lambda: _learned(folklearn.SharedGaussian(**_SIZES)).copy_to_predict(),
+    "TermMixture": _with_terms,
     "Mixture": lambda: _learned(folklearn.auto(**_SIZES, backend="blocks")),
     "SparseSgd": lambda: _learned(folklearn.SparseSgd(**_SIZES)),
     "Aggregating": lambda: _learned(folklearn.Aggregating(**_SIZES, n_particles=12, n_moves=1), 10),
@@ -305,7 +316,7 @@ def _use_learner(learner):
     repr(learner)
     if learner.n_features > 100:
         return
-    X, y = np.full((3, learner.n_features), 0.25), [0, 1, 1]
+    X, y = np.full((3, *learner._shape), 0.25), [0, 1, 1]
     learner.predict(X[0])
     learner.predict(X)
     learner.update(X[0], 1)
