@@ -23,7 +23,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
-from folklearn.learners.base import Learner, rows_to_review
+from folklearn.learners.base import Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -178,8 +178,9 @@ class ExpertLearner(Learner):
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
         if self._folklore is None or not self._state.spec.review:
             return chunk
-        plan = self._state.plan  # Folklore goes ahead, but not beyond where it may retire
-        return min(chunk, rows_to_review(int(plan[panel.T]), int(plan[panel.REVIEWS])))
+        # Folklore goes ahead, but not beyond the round where it may retire: a power of 2.
+        t, first = int(self._state.plan[panel.T]), int(self._state.plan[panel.REVIEWS])
+        return min(chunk, max(first, 1 << t.bit_length()) - t)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         with threads_for(self.n_features * self.n_classes):
