@@ -55,7 +55,7 @@ def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
 def test_only_dear_experts_retire():
     state = auto(n_features=3, n_classes=3)._state
     state["losses"][1:] = 1000.0
-    state.plan[experts.T] = 512
+    state.plan[experts.T] = 128
     names = state.spec.names()
     gone = {names[e] for e in state.find_hopeless()}
     forgetting = {"leader, ridge 0.03, memory 300", "leader, ridge 0.01, memory 2000"}
@@ -79,14 +79,71 @@ def test_a_late_change_finds_the_experts_that_follow_it(seed):
 
 
 def test_folklore_stays_where_it_leads():
-    """Against the least likely label the leaders are worse than what was made for that."""
+    state = auto(n_features=3, n_classes=3)._state
+    state["losses"][:-1] = 1000.0
+    for t in (128, 256, 1 << 20):
+        state.plan[experts.T] = t
+        assert state.spec.n_experts - 1 not in state.find_hopeless()
+
+
+def test_against_the_least_likely_label_nothing_is_lost_by_retiring():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1100, 3)) / 2
+    model, everybody = (auto(n_features=3, n_classes=3, retire=retire) for retire in (True, False))
+    for learner in (model, everybody):
+        for x in X:
+            learner.update(x, int(np.argmin(learner.predict(x))))
+    assert model.loss <= everybody.loss + 1.0
+
+
+def test_folklore_does_not_run_beyond_where_it_may_retire():
+    X, y = synthetic.stochastic(0, 700, d=3, K=3)
     model = auto(n_features=3, n_classes=3)
-    for x in X:
-        model.update(x, int(np.argmin(model.predict(x))))
-    names = [expert.name for expert in model.experts]
-    assert "folklore" in names
+    rows = range(0)
+    for done, ahead in ((0, 128), (100, 28), (128, 128), (700, 324)):
+        model.run(X[model.n_rounds : done], y[model.n_rounds : done])
+        assert model._rows_at_once(rows) == ahead
+    assert auto(n_features=3, n_classes=3, retire=False)._rows_at_once(rows) > 1000
+
+
+def test_leaders_follow_rows_between_refreshes():
+    """After a refresh the next is rounds away, and every row counts at once."""
+    X, y = synthetic.stochastic(3, 400, d=3, K=3)
+    model = auto(n_features=3, n_classes=3)
+    model.run(X, y)
+    state = model._state
+    while state.plan[experts.NEXT] - state.plan[experts.T] < 2:
+        model.update(X[0], y[0])
+    refreshes = state.plan[experts.REFRESHES]
+    before = [state.model(e) for e in range(5)]
+    p = model.predict(X[7])
+    model.update(X[7], y[7])
+    assert model._state.plan[experts.REFRESHES] == refreshes
+    assert all((model._state.model(e) != W).all() for e, W in enumerate(before))
+    assert model.predict(X[7])[y[7]] > p[y[7]]
+
+
+def test_its_covariance_grows_with_it_and_wide_rows_have_none():
+    X, y = synthetic.stochastic(4, 50, d=3, K=3)
+    model = auto(n_features=3, n_classes=3, R=2.0)
+    model.run(X, y)
+    P, larger = model._state["P"], model.grown(n_features=5, n_classes=4)._state["P"]
+    np.testing.assert_array_equal(larger[:3, :3], P)
+    np.testing.assert_array_equal(larger[3:, 3:], np.eye(2) / (2 * 0.03 * 2.0**2))
+    assert not larger[3:, :3].any()
+    wide = auto(n_features=500, n_classes=2, worst_case=False, certify=False)
+    assert wide._state["P"].shape == (500, 500)
+    still = wide.grown(n_features=501)._state
+    assert still["P"].size == still.plan[experts.FOLLOWING] == 0
+
+
+def test_rows_of_absurd_size_leave_leaders_that_can_be_followed():
+    X, y = synthetic.stochastic(5, 300, d=3, K=3)
+    X[[50, 51, 120]] *= 1e15
+    model = auto(n_features=3, n_classes=3)
+    model.run(X, y)
+    assert np.isfinite(model._state["W"]).all()
+    assert np.linalg.eigvalsh(model._state["P"]).min() > -1e-9
 
 
 def test_without_the_worst_case_there_is_no_folklore(tmp_path):

@@ -11,7 +11,7 @@ from folklearn.kernels.curvature import valid_curvature
 from . import hindsight
 from .dense_folklore import DenseFolklore
 from .evidence import Quadratic, quadratic
-from .leader import DenseLeader, Kept, gradient, objective
+from .leader import DenseLeader, Following, Kept, gradient, objective
 from .loss import Array
 
 
@@ -21,11 +21,15 @@ def _tabulated(z: Array, x_norm: float, B: float) -> float:
 
 
 class DenseForgetting:
-    """A leader that forgets: every `period` rounds the past is discounted, the period learned."""
+    """A leader that forgets: every `period` rounds the past is discounted, the period learned.
 
-    def __init__(self, d: int, K: int, lam: float, memory: float) -> None:
-        self.lam, self.memory, self.K = lam, memory, K
-        wanted = max(memory / 10, (K - 1) * d / 4, 1)
+    After the first it follows rows.
+    """
+
+    def __init__(self, d: int, K: int, lam: float, memory: float, following: Following) -> None:
+        self.lam, self.memory, self.K, self.following = lam, memory, K, following
+        self.is_fresh = True
+        wanted = max(memory / 10, (K - 1) * d / 2, 1)
         self.period = int(min(2 ** round(np.log2(wanted)), 256))
         self.W = np.zeros((K, d))
         self.sum = Quadratic(np.zeros((K * d, K * d)), np.zeros(K * d), 0.0, K)
@@ -33,10 +37,12 @@ class DenseForgetting:
 
     def learn(self, x: Array, y: Array, w: float) -> None:
         self.rows.append((x, y, w))
+        if not self.is_fresh:
+            self.W = self.following.move(self.W, self.lam, x, y, w)
         if len(self.rows) < self.period:
             return
         kept = Kept(*(np.array(part) for part in zip(*self.rows, strict=True)))
-        self.rows = []
+        self.rows, self.is_fresh = [], False
         self.sum *= np.exp(-self.period / self.memory)
         curved = self.sum.A + hindsight.hessian(self.W, kept.X, kept.weight) / 2
         H = curved + self.lam * np.eye(self.W.size)
@@ -48,6 +54,8 @@ class DenseForgetting:
         g = gradient(W, self.lam, kept, self.sum)
         direction = -np.linalg.solve(H, g.ravel()).reshape(W.shape) / 2
         slope, now = float((g * direction).sum()), objective(W, self.lam, kept, self.sum)
+        if -slope <= 1e-6 * hindsight.total_loss(W, kept.X, kept.Y, kept.weight):
+            return W
         for halvings in range(12):
             t = 0.5**halvings
             if objective(W + t * direction, self.lam, kept, self.sum) <= now + 1e-4 * t * slope:
@@ -84,8 +92,10 @@ class DenseAuto:
     """Fixed share over all of them, in the order of `folklearn.auto`'s experts."""
 
     def __init__(self, d: int, K: int, max_weight: float = 1.0) -> None:
-        self.leaders = DenseLeader(d, K, (0.3, 0.03, 0.003, 0.0005), kept=2000)
-        self.forgetting = [DenseForgetting(d, K, *pair) for pair in ((0.03, 300), (0.01, 2000))]
+        self.following = following = Following(d, 0.03)
+        ridges, pairs = (0.3, 0.03, 0.003, 0.0005), ((0.03, 300), (0.01, 2000))
+        self.leaders = DenseLeader(d, K, ridges, kept=2000, following=following)
+        self.forgetting = [DenseForgetting(d, K, *pair, following) for pair in pairs]
         rates = [(1, 0), (4, 0), (1, 1), (4, 1)]
         plain = {"decaying": False, "adaptive": False}
         self.trackers = [DenseTracker(d, K, r, bias=b, **plain) for r, b in rates]
@@ -109,7 +119,7 @@ class DenseAuto:
     def learn(self, x: Array, y: Array, w: float) -> None:
         if w == 0:
             return
-        losses = -(np.log(self.experts(x)) @ y)
+        p, losses = self.predict(x), -(np.log(self.experts(x)) @ y)
         self.t += 1
         a = 1 / (self.t + 1)
         new = self.weights * np.exp(-w * losses / self.max_weight)
@@ -122,3 +132,4 @@ class DenseAuto:
         self.leaders.learn(x, y, w)
         for leader in self.forgetting:
             leader.learn(x, y, w)
+        self.following.learn(x, p, w)

@@ -77,17 +77,43 @@ def mode(lam: float, kept: Kept, quadratic: Quadratic, n_steps: int = 200) -> Ar
     return W
 
 
+class Following:
+    """The precision that leaders follow rows by: 2 lam I + the curvature of an average class."""
+
+    def __init__(self, d: int, lam: float) -> None:
+        self.precision = 2 * lam * np.eye(d)
+
+    def move(self, W: Array, lam: float, x: Array, y: Array, w: float) -> Array:
+        along = np.linalg.solve(self.precision, x)
+        s = float(x @ along)
+        if s == 0:
+            return W
+        damping = 1 + w * s / 5 + 2 * lam * float(along @ along) / s
+        return W + w / damping * np.outer(y - softmax(W @ x), along)
+
+    def learn(self, x: Array, p: Array, w: float) -> None:
+        self.precision = self.precision + w * float((p * (1 - p)).mean()) * np.outer(x, x)
+
+
 class DenseLeader:
     """Leaders of several ridges, mixed by Bayes or in fixed share.
 
     Everything that `folklearn.Leader` does, in the order in which its text says so, with dense
     matrices over all K d coordinates. A row that is not kept is expanded when it comes; the
-    modes do not change between refreshes, so it does not matter when it enters the sum.
+    modes do not change between refreshes, so it does not matter when it enters the sum. Those of
+    `auto` do: with `following` they are moved by its text, and refreshed more seldom.
     """
 
     def __init__(
-        self, d: int, K: int, ridges: tuple[float, ...], kept: int, share: bool = False
+        self,
+        d: int,
+        K: int,
+        ridges: tuple[float, ...],
+        kept: int,
+        share: bool = False,
+        following: "Following | None" = None,
     ) -> None:
+        self.following = following
         self.K, self.d, self.n_kept, self.share = K, d, kept, share
         self.lam = ridges
         n = len(self.lam)
@@ -116,6 +142,9 @@ class DenseLeader:
         else:
             new = np.exp(self.losses.min() - self.losses)
             self.weights = new / new.sum()
+        if self.following is not None:
+            for e, lam in enumerate(self.lam):
+                self.W[e] = self.following.move(self.W[e], lam, x, y, w)
         if len(self.X) < self.n_kept:
             self.X.append(x)
             self.Y.append(y)
@@ -127,6 +156,10 @@ class DenseLeader:
         self.t += 1
         if self.t >= self.next:
             self.refresh()
+            if self.following is not None:
+                ahead = int(np.sqrt(self.t * (self.t + max(400, 20 * self.d))) / 10)
+                self.next = self.t + max(1, ahead)
+                return
             dense = self.t < 4000 and (self.K - 1) * self.d < 500
             self.next = self.t + max(1, self.t // (20 if dense else 10))
 
@@ -137,7 +170,7 @@ class DenseLeader:
         self.n_refreshes += 1
         weights = self.weights if self.idle_by is None else self.idle_by
         for e, lam in enumerate(self.lam):
-            idle = weights[e] < 1e-3 and e != self.best
+            idle = weights[e] < 1e-2 and e != self.best
             if idle and self.n_refreshes % 4:
                 continue
             for _ in range(2):
@@ -149,6 +182,8 @@ class DenseLeader:
         H = curved + lam * np.eye(W.size)
         direction = -np.linalg.solve(H, g.ravel()).reshape(W.shape) / 2
         slope = float((g * direction).sum())
+        if -slope <= 1e-6 * hindsight.total_loss(W, kept.X, kept.Y, kept.weight):
+            return W
         now = objective(W, lam, kept, self.sum)
         for halvings in range(12):
             moved = W + 0.5**halvings * direction

@@ -26,7 +26,11 @@ _MAX_DENSE_UNKNOWNS = 499  # unless there are more unknowns
 _DENSELY, _SPARSELY = 20, 10
 _MIN_HUGE_UNKNOWNS = 3000  # from which on a refresh takes as long as thousands of rounds,
 _SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after eight rounds
-_FIRST_REVIEW_ROUND = 512
+# Leaders that follow rows are refreshed for a tenth more, of the geometric mean of t and t + 20 d
+# or t + 400: what does not depend on rows makes the first refreshes dear. To follow takes d^2.
+_FOLLOWED_ROUNDS, _MAX_FOLLOWED_FEATURES = 4000, 500
+_ROUNDS_PER_FEATURE, _MIN_ROUNDS_AHEAD = 20, 400
+_FIRST_REVIEW_ROUND = 128
 # At a review an expert may go that is so many nats behind and had at most this share of the
 # weight, on average since the last one; FOLKLORE, by far the dearest, sooner.
 _BEHIND, _LITTLE = 20.0, 2e-3
@@ -40,8 +44,8 @@ class Forgetting(NamedTuple):
     memory: float
 
     def period(self, n: int) -> int:
-        """Return the rounds between refreshes for n unknowns: a tenth of the memory or so."""
-        wanted = max(self.memory / 10.0, n / 4.0, 1.0)
+        """Return the rounds between refreshes: a tenth of the memory, or half the unknowns n."""
+        wanted = max(self.memory / 10.0, n / 2.0, 1.0)
         return int(min(2 ** round(math.log2(wanted)), _RECENT))
 
 
@@ -71,6 +75,8 @@ class ExpertSpec(NamedTuple):
     share : fixed share, or Bayes.
     review : whether experts may retire.
     unit : typical norm of x, which is also the constant input of biased trackers.
+    following : ridge of the covariance by which leaders follow the first rows from one refresh to
+        the next; with 0 they stand still.
     """
 
     ridges: tuple[float, ...]
@@ -81,6 +87,7 @@ class ExpertSpec(NamedTuple):
     share: bool = True
     review: bool = False
     unit: float = 1.0
+    following: float = 0.0
 
     @property
     def n_experts(self) -> int:
@@ -167,7 +174,7 @@ class ExpertState:
             sizes["trackers"] - sizes["adaptive"], sizes["adaptive"], spec.folklore,
             block_rows(d), sizes["recent"], self.room, spec.kept,
             _DENSE_ROUNDS if unknowns <= _MAX_DENSE_UNKNOWNS else 0, spec.share,
-            _FIRST_REVIEW_ROUND * spec.review,
+            _FIRST_REVIEW_ROUND * spec.review, _FOLLOWED_ROUNDS * bool(sizes["followed"]),
         )  # fmt: skip
         at = 0
         for name, entries in zip(AXES, self._sections, strict=True):
@@ -186,6 +193,8 @@ class ExpertState:
         self["ridges"][:] = [*spec.ridges, *(f.ridge for f in spec.forgetting)]
         self["forgetting"][:, panel.PERIOD] = periods
         self["forgetting"][:, panel.KEEP] = [math.exp(-p / f.memory) for p, f in forgetting]
+        if sizes["followed"]:
+            np.fill_diagonal(self["P"], 0.5 / spec.following)
         self["rates"][:] = [t.rate for t in spec.trackers]
         self["decaying"][:] = [t.decaying for t in spec.trackers]
         self["biased"][:] = [spec.unit * t.biased for t in spec.trackers]
@@ -201,11 +210,17 @@ class ExpertState:
             "classes": self.K,
             "pairs": n_pairs(self.K),
             "products": n_products(self.d),
+            "followed": self.d if self._is_followed else 0,
             "sums": self.whole * spec.n_sums,
             "recent": _RECENT if numbers["leaders"] else 0,
             "kept": self.room,
             "predictions": numbers["linear"] + 1,
         }
+
+    @property
+    def _is_followed(self) -> bool:
+        is_huge = (self.K - 1) * self.d >= _MIN_HUGE_UNKNOWNS
+        return self.spec.following > 0.0 and self.d <= _MAX_FOLLOWED_FEATURES and not is_huge
 
     @property
     def _sections(self) -> Integers:
@@ -258,7 +273,7 @@ class ExpertState:
                 continue
             pairs = [places[a] if isinstance(a, str) else (range(a), range(a)) for a in AXES[name]]
             old, new = zip(*pairs, strict=True)
-            changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
+            changed[name][_index(new)] = self[name][_index(old)]
         changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
         changed["weights"][:] /= changed["weights"].sum()
         return changed
@@ -268,8 +283,9 @@ class ExpertState:
     ) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
         """Return, for every axis, which entries are taken over and where they go."""
         places: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
+        sizes = changed._sizes
         for axis, size in self._sizes.items():
-            entries = range(min(size, changed._sizes[axis]))
+            entries = range(min(size, sizes[axis]))
             places[axis] = (entries, entries)
         places["inputs"] = (range(self.d + 1), [*range(self.d), changed.d])
         pairs = pairs_among(self.K, changed.K).tolist()
@@ -303,7 +319,8 @@ class ExpertState:
         """Do what is due after a round; return whether experts are reviewed, or room is needed.
 
         Rows enter the sums in blocks, leaders are refreshed when a twentieth or a tenth more has
-        been seen, those that forget after a fixed number of rounds. `sums` are those on a device.
+        been seen, while they follow rows more seldom, those that forget after a fixed number of
+        rounds. `sums` are those on a device.
         """
         sums = OwnSums if sums is None else sums
         plan = self.plan[: panel.N_COUNTERS].tolist()
@@ -325,7 +342,11 @@ class ExpertState:
         return needs_room or self._is_reviewed(t)
 
     def _rounds_to_refresh(self, t: int) -> int:
-        if (self.K - 1) * self.d >= _MIN_HUGE_UNKNOWNS:
+        unknowns = (self.K - 1) * self.d
+        if t < self.plan[panel.FOLLOWING]:
+            ahead = max(_MIN_ROUNDS_AHEAD, _ROUNDS_PER_FEATURE * self.d)
+            return max(1, math.isqrt(t * (t + ahead)) // _SPARSELY)
+        if unknowns >= _MIN_HUGE_UNKNOWNS:
             return max(_FIRST_STRETCH, t // _SELDOMLY)
         return max(1, t // (_DENSELY if t < self.plan[panel.DENSE] else _SPARSELY))
 
@@ -352,6 +373,13 @@ class ExpertState:
             hopeless[-1] = behind[-1] > _BEHIND_FOLKLORE and share[-1] < little
         self["credit"][:] = 0.0
         return {e for e in spec.dear if hopeless[e]}
+
+
+def _index(axes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    """Return what selects increasing entries of every axis: slices, if they are the first ones."""
+    if all(not entries or entries[-1] == len(entries) - 1 for entries in axes):
+        return tuple(slice(len(entries)) for entries in axes)
+    return np.ix_(*axes)
 
 
 _DERIVED = ("ridges", "forgetting", "rates", "decaying", "biased")  # follow from the spec

@@ -6,8 +6,9 @@ linear, softmax(W x), and their weights stand side by side in one matrix (d + 1,
 last row is for a constant input that only some trackers use. FOLKLORE is compiled for itself, and
 its rounds do not depend on the others: its predictions are arguments.
 
-What happens on a schedule depends on the number of the round alone (`ExpertState.settle`), so
-that one by one and many at once are the same.
+Leaders are refreshed on a schedule; while a panel is young they follow every row in between
+(`_follow`), at the price of a tracker and d^2. What happens on a schedule depends on the number of
+the round alone (`ExpertState.settle`), so that one by one and many at once are the same.
 
 Everything lives in one array of floats, `memo`, and one of integers, `plan`, because a
 compiled function pays for every array it is called with. `plan` holds sizes, counters, and the
@@ -26,13 +27,13 @@ from folklearn.kernels.simplex import softmax_each
 # Sizes, fixed when a panel is made.
 (
     FEATURES, CLASSES, RIDGES, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
-    BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
-) = range(14)  # fmt: skip
+    BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS, FOLLOWING,
+) = range(15)  # fmt: skip
 # Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
 # ones, and from where on they are not in the sums yet; rows kept; the round of the next refresh;
 # the mode that rows are expanded at; refreshes so far.
-T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES = range(14, 22)
-N_COUNTERS = 22
+T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES = range(15, 23)
+N_COUNTERS = 23
 N_CONSTANTS = 5
 MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
 
@@ -57,6 +58,7 @@ LOSSES_AT = _section("losses", "experts")
 CREDIT_AT = _section("credit", "experts")
 W_AT = _section("W", "inputs", "linear", "classes")
 SQUARES_AT = _section("squares", "inputs", "adaptive", "classes")
+P_AT = _section("P", "followed", "features")
 S_AT = _section("S", "sums", "pairs", "products")
 G_AT = _section("G", "sums", "classes", "features")
 RECENT_X_AT = _section("recent_x", "recent", "features")
@@ -69,15 +71,18 @@ SEEN_AT = _section("seen", "inputs")
 ROUND_LOSSES_AT = _section("round_losses", "experts")
 LOGITS_AT = _section("logits", "linear", "classes")
 PREDICTED_AT = _section("predicted", "predictions", "classes")
-STEPS_AT = _section("steps", "trackers", "classes")
+STEPS_AT = _section("steps", "linear", "classes")
+ALONG_AT = _section("along", "features")
 POWERS_AT = _section("powers", "linear", "classes")
-SCRATCH = ("seen", "round_losses", "logits", "predicted", "steps", "powers")  # of one round
+SCRATCH = ("seen", "round_losses", "logits", "predicted", "steps", "along", "powers")  # of a round
 N_PLAN = N_COUNTERS + N_ENTRIES * len(AXES)
 
 PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
 
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
 _TINY_STEP = 1e-300
+_TYPICAL_CURVATURE = 0.2  # of the log loss in the logits, on the way of a step
+_NOISE = 1e-9  # of a variance, relative to the lengths of what it is the product of
 
 
 @inner_kernel
@@ -239,6 +244,54 @@ def _track(memo, plan, x, label, soft, weight):
                 row[at + c] -= rates[e] * slope / root
 
 
+@shared_kernel("void(vector, integers, vector, i8, vector, f8, vector)", fast=True)
+def _follow(memo, plan, x, label, soft, weight, mixed):
+    """Move the leaders by one row, as Gaussians whose covariance P (d, d) all classes share.
+
+    A row moves W by w (y - p') (Px)', p' what is predicted afterwards; with s = x'Px that is about
+    y - p' = (y - p) / (1 + w s / 5 + 2 lam r). The last term, r the variance of P along Px, holds
+    back strong ridges, since P is that of a weak one. Then P^-1 grows by h xx', h the curvature
+    w p (1 - p) of the mixture in an average class.
+
+    Leaders that forget begin with their first refresh: one that still predicts all classes alike
+    is the best expert where there is nothing to learn.
+    """
+    d, K, n_leaders = plan[FEATURES], plan[CLASSES], plan[RIDGES] + plan[FORGETTING]
+    ridges, forgetting = vector(memo, plan, RIDGES_AT), table(memo, plan, FORGETTING_AT)
+    P, W, along = table(memo, plan, P_AT), table(memo, plan, W_AT), vector(memo, plan, ALONG_AT)
+    predicted, steps = vector(memo, plan, PREDICTED_AT), vector(memo, plan, STEPS_AT)
+    variance, squares, squares_along = 0.0, 0.0, 0.0
+    for j in range(d):
+        row, total = P[j], 0.0
+        for c in range(d):
+            total += row[c] * x[c]
+        along[j] = total
+        variance += total * x[j]
+        squares += x[j] * x[j]
+        squares_along += total * total
+    if not variance > _NOISE * math.sqrt(squares * squares_along):
+        return  # rows of absurd size leave nothing but rounding of P
+    curvature, along_itself = 0.0, squares_along / variance
+    for i in range(K):
+        curvature += weight / K * mixed[i] * (1.0 - mixed[i])
+    for e in range(n_leaders):
+        rate = weight / (
+            1.0 + _TYPICAL_CURVATURE * weight * variance + 2.0 * ridges[e] * along_itself
+        )
+        if e >= plan[RIDGES] and plan[T] <= forgetting[e - plan[RIDGES], PERIOD]:
+            rate = 0.0
+        for i in range(K):
+            steps[e * K + i] = rate * (predicted[e * K + i] - target(label, soft, i))
+    shrinkage = curvature / (1.0 + curvature * variance)
+    for j in range(d):
+        row, models, factor = P[j], W[j], along[j]
+        for c in range(n_leaders * K):
+            models[c] -= factor * steps[c]
+        factor *= shrinkage
+        for c in range(d):
+            row[c] -= factor * along[c]
+
+
 @inner_kernel
 def _put_row(memo, plan, section, at, x, label, soft, weight):
     """Write a row where `leaders` finds it: x, y and weight in three sections."""
@@ -288,6 +341,8 @@ def _learn(memo, plan, folklore_p, x, label, soft, weight):
     t = plan[T]
     share_weights(weights, charged, 1.0 / (t + 1.0) if plan[SHARE] else 0.0)
     _track(memo, plan, x, label, soft, weight)
+    if t <= plan[FOLLOWING]:
+        _follow(memo, plan, x, label, soft, weight, mixed)
     memo[plan[SEEN_AT] + d] = 0.0
     # Put the row among the recent ones, and among the kept ones while there is room.
     due = t >= plan[NEXT] or t & (t - 1) == 0

@@ -31,11 +31,12 @@ from folklearn.kernels.experts import (
     S_AT,
     W_AT,
     WEIGHTS_AT,
+    T,
 )
 from folklearn.kernels.newton import factor_ridge, new_matrix, walk
 
 STEPS_OF_NEWTON = 2
-_IDLE, _SELDOM = 1e-3, 4  # a leader of less weight is refreshed every fourth time
+_IDLE, _SELDOM = 1e-2, 4  # a leader of less weight is refreshed every fourth time
 
 
 @inner_kernel
@@ -92,7 +93,7 @@ def add_expanded(S, G, W, X, Y, weights):
 
 @kernel
 def flush(memo, plan):
-    """Let the rows that wait enter the sum; since they came the modes have not moved."""
+    """Let the rows that wait enter the sum, expanded at the mode of the best ridge."""
     if plan[POSITION] > plan[FLUSHED]:
         X, Y, weights = _rows_of(memo, plan, RECENT_X_AT, plan[FLUSHED], plan[POSITION])
         S, G = _sum_of(memo, plan, 0)
@@ -116,13 +117,14 @@ def _move_modes(memo, plan, s, first_mode, stop_mode, at, X, Y, weights):
     width = plan[W_AT + 2] * K
     curved, unused, H = S.copy(), new_matrix(K, plan[FEATURES]), new_matrix(n, n)
     add_expanded(curved, unused, _mode(memo, plan, at), X, Y, weights)
+    entered = S if plan[T] > X.shape[0] else S[:0]
     for e in range(first_mode, stop_mode):
         ridge = memo[plan[RIDGES_AT] + e]
         share = memo[plan[WEIGHTS_AT] + e]
         if skip_refresh(share, plan, e) or not factor_ridge(curved, ridge, K, H):
             continue
         W = _mode(memo, plan, e)
-        walk(S, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
+        walk(entered, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
         for i in range(K):
             for j in range(W.shape[1]):
                 memo[plan[W_AT] + j * width + e * K + i] = W[i, j]

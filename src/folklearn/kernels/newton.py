@@ -19,6 +19,7 @@ from folklearn.kernels.simplex import softmax_each
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
 MOST_HALVINGS = 12
+NEGLIGIBLE = 1e-6  # decrease that a step promises, relative to the loss: it is not taken
 
 
 @helper_kernel
@@ -68,9 +69,14 @@ def factor_ridge(S, lam, K, H):
 
 @shared_kernel("void(matrix, matrix, matrix)", fast=True)
 def pull(S, W, out):
-    """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs."""
+    """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs.
+
+    S without pairs is a sum that no row has entered.
+    """
     K, d = W.shape
     out[:] = 0.0
+    if S.shape[0] == 0:
+        return
     apart, along = np.empty(d), np.empty(d)
     place = 0
     for i in range(K):
@@ -158,17 +164,20 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
         gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, 0, d, E, 0, K, 1.0, gradient, 0, d)
         if not _solve(H, gradient, step):
             return
+        slope = 0.0
+        for i in range(K):
+            for j in range(d):
+                slope += gradient[i, j] * step[i, j]
+        if not -slope > NEGLIGIBLE * loss:
+            return
         gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, step, 0, d, X, 0, d, 0.0, ZD, 0, K)
         pull(S, step, pulled_step)
-        slope, linear, square = 0.0, 0.0, 0.0
+        linear, square = 0.0, 0.0
         for i in range(K):
             for j in range(d):
                 here = step[i, j]
-                slope += gradient[i, j] * here
                 linear += (G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])) * here
                 square += (pulled_step[i, j] + lam * here) * here
-        if not slope < 0.0:
-            return
         t, there, n_tried = 2.0, math.inf, 0
         while not there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
             if n_tried == MOST_HALVINGS:

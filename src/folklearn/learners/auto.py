@@ -28,6 +28,7 @@ TRACKERS = (
     Tracker(32.0, decaying=True),
     Tracker(0.5, adaptive=True, biased=True),
 )
+FOLLOWING = 0.03  # ridge of the covariance by which leaders follow the first rows
 WORST_CASE = 10.0  # B of FOLKLORE
 BLOCK_RIDGES = (0.3, 0.03, 0.003)  # of the class blocks
 
@@ -42,10 +43,18 @@ class Auto(ExpertLearner):
     .. math:: \pi \leftarrow (1 - \alpha_t) \frac{\pi \circ e^{-\ell_t / w_{\max}}}{Z}
         + \frac{\alpha_t}{N}, \qquad \alpha_t = \frac1{t+1}
 
-    At 512, 1024, 2048, ... rounds the three dear experts may retire: a leader that forgets if it
+    In the first 4,000 rounds leaders are refreshed more seldom than those of `Leader`, and follow
+    every row in between, as Gaussians whose covariance P (d, d) they and all classes share:
+
+    .. math:: W \leftarrow W + \frac{w (y - p) (Px)^T}{1 + w s / 5 + 2 \lambda r}, \quad
+        P^{-1} \leftarrow P^{-1} + h x x^T, \quad s = x^T P x, \; r = \frac{|Px|^2}{s},
+
+    h the curvature w p (1 - p) of an average class in the mixture (unless d is above 500).
+
+    At 128, 256, 512, ... rounds the three dear experts may retire: a leader that forgets if it
     is more than 20 nats behind the best and carried less than 1/500 of the weight since the last
     time, Folklore, by far the dearest, sooner. Time and memory per round are those of `Leader`,
-    and O(N K d).
+    and O(N K d + d^2).
 
     Guarantee: regret against every W, its penalty counted, is at most
     ``certificate().regret_bound``, from evidence, whatever the experts do. The loss is at most that
@@ -85,6 +94,7 @@ class Auto(ExpertLearner):
             share=True,
             review=self.retire,
             unit=self.R,
+            following=FOLLOWING * R2,
         )
         folklore = Folklore(**self._sizes, B=WORST_CASE / self.R, R=self.R) if worst_case else None
         self._start(spec, folklore, device=device)

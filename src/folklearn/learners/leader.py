@@ -46,10 +46,10 @@ class ExpertLearner(Learner):
     """Rounds of a panel; a learner validates its parameters, then calls `_start`.
 
     A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
-    losses, trackers take a gradient step, and the row waits to enter the sums of evidence. When
-    something is due (`_settle`) rows enter the sums, leaders are refreshed from them by Newton
-    steps, room for rows is made, and experts retire. What all rows prove about linear models is
-    collected beside them, in `Evidence`.
+    losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
+    of evidence. When something is due (`_settle`) rows enter the sums, leaders are refreshed from
+    them by Newton steps, room for rows is made, and experts retire. What all rows prove about
+    linear models is collected beside them, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -175,7 +175,12 @@ class ExpertLearner(Learner):
         if is_on_device and self._state.spec.only_leaders:
             return MOST_ROWS  # leaders learn whole stretches at once
         n = self.n_features * self.n_classes
-        return max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
+        chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
+        if self._folklore is None or not self._state.spec.review:
+            return chunk
+        # Folklore goes ahead, but not beyond the round where it may retire: a power of 2.
+        t, first = int(self._state.plan[panel.T]), int(self._state.plan[panel.REVIEWS])
+        return min(chunk, max(first, 1 << t.bit_length()) - t)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         with threads_for(self.n_features * self.n_classes):
@@ -212,7 +217,8 @@ class ExpertLearner(Learner):
             room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
             hopeless = np.isin(np.arange(state.spec.n_experts), list(state.find_hopeless()))
             stays = ~hopeless | self._worth_keeping(hopeless, state["weights"])
-            self._keep(np.flatnonzero(stays).tolist(), room)
+            if not stays.all() or room > state.room:
+                self._keep(np.flatnonzero(stays).tolist(), room)
         if self._awaited is not None:
             self._go()
 

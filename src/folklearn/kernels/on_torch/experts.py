@@ -16,7 +16,7 @@ from folklearn.arrays import Array, Labels
 from folklearn.kernels import experts, leaders
 from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
-from folklearn.kernels.newton import MOST_HALVINGS, SUFFICIENT
+from folklearn.kernels.newton import MOST_HALVINGS, NEGLIGIBLE, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
 from folklearn.kernels.on_torch.expand import (
     MAX_COEFFICIENTS,
@@ -254,7 +254,7 @@ def move_within_span(device: Device, kept: DeviceRows, at: Any, ridges: Any, W: 
 def _walk(
     device: Device, S: Any, G: Any, kept: DeviceRows, ridges: Any, solvers: list[Solve], W: Any
 ) -> Any:
-    """Take damped Newton steps with all models; one whose step leads nowhere goes no further."""
+    """Take damped Newton steps with all models; one that gains nothing by it goes no further."""
     torch, X, ridges = device.torch, kept.X, ridges[:, None, None]
     Z = X @ W.transpose(1, 2)
     pulls = pull(S, W, device)
@@ -265,7 +265,7 @@ def _walk(
         gradient = quadratic + slopes.transpose(1, 2) @ X
         step = torch.stack([newton_step(f, g) for f, g in zip(solvers, gradient, strict=True)])
         slope = _inner(gradient, step)
-        going &= (slope < 0.0) & _are_finite(step).flatten()
+        going &= (-slope > NEGLIGIBLE * loss) & _are_finite(step).flatten()
         step = torch.where(going[:, None, None], step, 0.0)
         ZD = X @ step.transpose(1, 2)
         pull_step = pull(S, step, device)
