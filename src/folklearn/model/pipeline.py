@@ -305,8 +305,8 @@ class OnlinePipeline(Serializable):
 
     def _open_terms(self) -> None:
         """Choose terms by the rows that wait in the evidence; if that fails, later again."""
-        later = (n for n in _OPENING_ROUNDS if n > self.n_rounds)
-        self._next_opening = next(later, self.n_rounds + _OPENING_ROUNDS[1])
+        first, second, last = _OPENING_ROUNDS
+        self._next_opening = second if self.n_rounds == first else self.n_rounds + second
         numeric = self.evidence.numeric
         waiting = self.evidence.rows.batch(numeric)
         if isinstance(self.learner, TermMixture) and self.learner.lines is None:
@@ -319,9 +319,8 @@ class OnlinePipeline(Serializable):
         if opened is None:
             return
         (self.scaler, self.learner), self._predicted = opened, (None, None)
-        n_enough = _OPENING_ROUNDS[2 if has_rare_values(rows.X) else 1]
-        if self.n_rounds >= n_enough:
-            self._next_opening = 0
+        if self.n_rounds >= second:
+            self._next_opening = last * (self.n_rounds < last and has_rare_values(rows.X))
         self._share_holdout()
 
     def grow(
@@ -514,7 +513,7 @@ class OnlinePipeline(Serializable):
         n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
         if n_terms != scaler.n_terms:
             raise record.error("holds terms that its learner does not know")
-        can_open = isinstance(scaler, OnlineScaler) and scaler.scale
+        can_open = self.terms != "none" and isinstance(scaler, OnlineScaler) and scaler.scale
         if self._next_opening and not (can_open and self._next_opening > self.n_rounds):
             raise record.error("opens terms at a round that is over, or has no place for them")
         if "refitted" in record.arrays:
