@@ -70,7 +70,7 @@ def refit(
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
-    terms = _fit_terms(pipeline, tables(), **limits)
+    terms = _fit_terms(pipeline, tables, **limits)
     if terms is not None and _is_wide(pipeline, engine.device):
         pipeline.batch_fit = terms.W
     elif _is_wide(pipeline, engine.device):
@@ -115,11 +115,7 @@ def refit_over(
 
 
 def _fit_terms(
-    pipeline: OnlinePipeline,
-    tables: Iterable[tuple[object, ArrayLike, ArrayLike]],
-    *,
-    most_passes: int,
-    seed: int,
+    pipeline: OnlinePipeline, tables: RawTables, *, most_passes: int, seed: int
 ) -> PenalisedFit | None:
     """Return the fit of lines and terms to as many rows as fit in memory, None without terms."""
     learner = pipeline.learner
@@ -128,7 +124,7 @@ def _fit_terms(
         return None
     batches: list[Rows] = []
     n_bytes_left = _SHARE_OF_MEMORY * utils.bytes_present()
-    for table in tables:
+    for table in tables():
         batches.append(rows_to_fit(pipeline, *table, 1.0, terms=True))
         n_bytes_left -= 2 * batches[-1].X.nbytes  # there is a copy
         if n_bytes_left < 0.0:
