@@ -139,9 +139,9 @@ def test_a_free_column_is_hardly_penalised(rng, monkeypatch):
     words = {"ridge": 1.0, "freedom": freedom, "most_passes": 500}
     fit = fit_preconditioned(rows, np.zeros((3, 5)), np.eye(5), **words)
     size = np.abs(fit.W[:, 4]).max()
-    np.testing.assert_allclose(fit.W[:, 0] * 25.0, fit.W[:, 4], atol=0.01 * size)
+    np.testing.assert_allclose(fit.W[:, 0] * 25.0, fit.W[:, 4], atol=0.05 * size)
     asked = X, Y, rows.weights, fit.ridge, freedom
-    np.testing.assert_allclose(fit.W, least(*asked), atol=0.01 * np.abs(fit.W).max())
+    np.testing.assert_allclose(fit.W, least(*asked), atol=0.02 * np.abs(fit.W).max())
 
 
 def test_the_ridge_of_a_preconditioned_fit_predicts_the_fold_that_was_held_out(
