@@ -35,7 +35,7 @@ _HELD_OUT = operator.attrgetter("held_out")
 MIN_RIDGE, MAX_RIDGE = 1e-15, 1e15
 # Share of the objective that a further Newton step may gain, in the search and at the end.
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
-_PASSES_TOLERANCE = 1e-6  # where a step costs a pass and no solution
+_PASSES_TOLERANCE = 1e-8  # of a step that costs a pass and no solution
 _JITTER = 1e-12  # of a covariance, which rounding may leave singular
 _MIN_THREADED_NUMBERS = 10**7
 
@@ -157,6 +157,19 @@ def fit_preconditioned(
         best = search_ridges(evaluate, evaluate(ridge, RidgeTrial(math.inf, ridge, start)), 1)
         V = minimise(slice(None), best.ridge, best.fits, _PASSES_TOLERANCE)
     return PenalisedFit(V @ root.T, best.ridge, best.held_out)
+
+
+def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
+    """Return the average loss of the first fold in the fit of the same ridge to the others.
+
+    That is what `fit_preconditioned` calls held out: on the same rows both can be compared.
+    """
+    fold = _Fold(seed, 0)
+    W = minimise_penalised(
+        _TrainingPasses(passes, fold), fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE
+    )
+    loss, weight = passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, W)).tolist()
+    return float(loss / weight) if weight > 0.0 else math.inf
 
 
 class RidgeTrial(NamedTuple):

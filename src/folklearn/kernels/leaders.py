@@ -36,6 +36,7 @@ from folklearn.kernels.experts import (
 from folklearn.kernels.newton import factor_ridge, new_matrix, walk
 
 STEPS_OF_NEWTON = 2
+CLEARLY = 1.0 - 1e-9  # of a loss: rounding does not decide which leader is best
 _IDLE, _SELDOM = 1e-2, 4  # a leader of less weight is refreshed every fourth time
 
 
@@ -135,7 +136,7 @@ def refresh(memo, plan):
     """Move the modes of all ridges to where everything seen puts them."""
     losses, best = plan[LOSSES_AT], 0
     for e in range(1, plan[RIDGES]):
-        best = e if memo[losses + e] < memo[losses + best] else best
+        best = e if memo[losses + e] < CLEARLY * memo[losses + best] else best
     plan[BEST] = best
     plan[REFRESHES] += 1
     X, Y, weights = _rows_of(memo, plan, KEPT_X_AT, 0, plan[N_KEPT])

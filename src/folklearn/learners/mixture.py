@@ -26,7 +26,7 @@ from folklearn.validation import Rows
 _FIRST_LOOK = 512  # rounds; losses since then count in
 _FIRST_REVIEW = 1024  # which is followed by one at every doubling
 _HOPELESS, _HOPELESS_LATER, _SETTLED_ROUNDS = 50.0, 20.0, 4096  # nats behind the best expert
-_MIN_CREDIT = 1 / 500  # average weight since the last review, with which an expert stays
+_MIN_CREDIT = 1 / 100  # average weight since the last review, with which an expert stays
 _MAX_MEMORY_SHARE = 0.25  # that all experts may take together when they grow
 _MAX_CHUNK_ROWS = 4096  # that all experts learn before the next rows
 
@@ -61,7 +61,7 @@ class Mixture(Learner):
         listed once; the mixture takes them over.
     share : let every round give each expert a share of all weights.
     retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best,
-        lost more than it in the last half of the rounds, and had less than 1/500 of the weight
+        lost more than it in the last half of the rounds, and had less than 1/100 of the weight
         there, at rounds 1024, 2048, ...; the expert with the best certificate is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 

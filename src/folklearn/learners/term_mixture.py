@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
+from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.blas import OWN
 from folklearn.learners.base import Learner
 from folklearn.learners.leader import ExpertLearner
@@ -145,6 +147,10 @@ class TermMixture(Mixture):
     @property
     def device(self) -> str:
         return self.lines.device if isinstance(self.lines, ExpertLearner) else OWN
+
+    def certificate(self, W: ArrayLike | None = None) -> Certificate:
+        """Return a certificate that is not valid: the loss counts from the opening on."""
+        return Learner.certificate(self)
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the columns: of the lines, or of the best other expert."""

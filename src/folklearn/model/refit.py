@@ -13,6 +13,7 @@ from folklearn.batch.penalised import (
     FIRST_RIDGE,
     MAX_PASSES,
     PenalisedFit,
+    first_fold_loss,
     fit_penalised,
     fit_preconditioned,
 )
@@ -77,8 +78,11 @@ def refit(
         _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
-        lines = refit_over(pipeline, LocalPasses(rows, engine), **limits)
-        if terms is not None and lines is not None and terms.held_out < lines.held_out:
+        passes = LocalPasses(rows, engine)
+        lines = refit_over(pipeline, passes, **limits)
+        if terms is None or lines is None:
+            return
+        if terms.held_out < first_fold_loss(passes, lines, seed):
             pipeline.batch_fit = terms.W
 
 

@@ -112,7 +112,9 @@ class ExpertSums:
     def refresh(self, state: ExpertState) -> None:
         """Move the modes of all ridges to where everything seen puts them."""
         spec, plan = state.spec, state.plan
-        best = int(np.argmin(state["losses"][: len(spec.ridges)]))
+        losses, best = state["losses"].tolist(), 0
+        for e in range(1, len(spec.ridges)):
+            best = e if losses[e] < leaders.CLEARLY * losses[best] else best
         plan[experts.BEST] = best
         plan[experts.REFRESHES] += 1
         shares = enumerate(state["weights"][: len(spec.ridges)])
