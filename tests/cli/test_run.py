@@ -312,9 +312,10 @@ def test_crosses_are_learned_and_remembered(folklearn, refusal, tmp_path, rng):
     path = tmp_path / "xor.csv"
     cells = rng.integers(2, size=(400, 2)).tolist()
     path.write_text("a:x,b,kind\n" + "".join(f"{'pq'[a]},{'rs'[b]},{a ^ b}\n" for a, b in cells))
-    alone = folklearn("run", path, *TARGET, "-f", tmp_path / "m")
+    options = *TARGET, "--terms", "none", "-f", tmp_path / "m"
+    alone = folklearn("run", path, *options)
     assert float(table_rows(alone.stderr)[-1][3].rstrip("%")) > 30.0
-    crossed = folklearn("run", path, *TARGET, "--cross", "a:x:b", "-f", tmp_path / "m")
+    crossed = folklearn("run", path, *options, "--cross", "a:x:b")
     assert "\ncrosses   a:x:b\n" in crossed.stderr
     assert float(table_rows(crossed.stderr)[-1][3].rstrip("%")) < 10.0
     assert load(tmp_path / "m").crosses == [("a:x", "b")]

@@ -69,7 +69,7 @@ def slow_scores(model, X, W, is_kept):
                 HINGE: max((x[i] - q) * r, 0.0), STEP: float(x[i] > q), PRODUCT: z[i] * z[j],
                 CROSS: float(x[i] > q and x[j] > r),
             }[int(terms.kinds[n])]  # fmt: skip
-            if terms.kinds[n] != PRODUCT and np.isnan([x[i], x[j]]).any():
+            if np.isnan([x[i], x[j]]).any():
                 value = np.nan
             share = scaler._factors[n] * slow_scale(value, *scaler._term_moments[:3, n])
             contexts.append(share if is_kept({i, j}) else 0.0)

@@ -30,7 +30,11 @@ class Classifier:
     def __init__(
         self, default: str | None = None, max_classes: int = 1000, **settings: Any
     ) -> None:
-        self.model, self.default, self.max_classes = Model(**settings), default, max_classes
+        self.model, self.default, self.max_classes = (
+            Model(**{"terms": "none"} | settings),
+            default,
+            max_classes,
+        )
         self.model.monitor()
         self.keys: dict[str, tuple[Any, Outcome]] = {}
         self.asked: dict[Hashable, PendingPrediction] = {}
