@@ -69,6 +69,7 @@ _OF_STREAMS = tuple(  # of those that compile nothing
         "a_model_is_the_same_in_either_coordinates",
     )
 )
+_TERMS = "tests/learners/test_term_mixture.py"
 _OF_CURVATURE = ("tests/kernels/test_curvature.py",)
 _OF_SURROGATE = ("tests/kernels/test_surrogate.py",)
 _OF_RULES = ("tests/kernels/test_prediction_rules.py",)
@@ -92,7 +93,8 @@ MUTANTS = (
     ),
     Mutant(
         "a column that comes late is scaled by nothing", "scaler.py",
-        "opened.means[new] = np.where(is_number, means, 0.0)[new]", "pass", _OF_STREAMS,
+        "opened.means[new] = np.where(is_number, means, 0.0)[new]", "pass",
+        ("tests/test_scaler.py::test_a_column_that_comes_late_is_standardised_by_the_rows_that_bring_it",),
     ),
     Mutant(
         "planes touch where nothing was predicted", "model/stream_evidence.py",
@@ -629,6 +631,17 @@ MUTANTS = (
         "what came before an alarm is not forgotten", _MONITOR,
         "*after, self.cap))\n        self._begin()\n", "*after, self.cap))\n",
         _OF_MONITOR,
+    ),
+    # Terms: what the promise that they cost little rests on.
+    Mutant(
+        "an expert that carries weight retires", "learners/mixture.py",
+        "hopeless &= self._credit[alive] < _MIN_CREDIT * (self._n_rounds // 2)", "pass",
+        ("tests/learners/test_mixture.py::test_an_expert_that_carries_weight_does_not_retire",),
+    ),
+    Mutant(
+        "a mixture with terms certifies the rows since they opened", "learners/term_mixture.py",
+        "return Learner.certificate(self)", "return super().certificate(W)",
+        (f"{_TERMS}::test_it_certifies_nothing_because_its_loss_begins_when_terms_open",),
     ),
     # The theorems.
     Mutant(

@@ -261,3 +261,14 @@ def test_the_fixed_scaler_is_that_of_all_rows(rng):
     weights, constants = rng.normal(size=(2, 3)), rng.normal(size=2)
     W = scaler.model(weights, constants)
     np.testing.assert_allclose(Z @ W.T, X @ weights.T + constants, rtol=1e-9)
+
+
+def test_a_column_that_comes_late_is_standardised_by_the_rows_that_bring_it(rng):
+    first = np.c_[rng.normal(3.0, 2.0, 40), np.full(40, np.nan)]
+    later = np.c_[rng.normal(9.0, 2.0, 30), rng.normal(-5.0, 0.1, 30)]
+    scaler = FixedScaler(intercept=False).opened(Moments.of(first), [True, True])
+    assert scaler.n_open == 1
+    scaler = scaler.opened(Moments.of(later), [True, True])
+    Z = scaler.transform(later)
+    np.testing.assert_allclose(Z[:, 0], (later[:, 0] - first[:, 0].mean()) / first[:, 0].std())
+    np.testing.assert_allclose(Z[:, 1], (later[:, 1] - later[:, 1].mean()) / later[:, 1].std())

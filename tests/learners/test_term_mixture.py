@@ -329,3 +329,13 @@ def test_more_operations_afford_more_terms(monkeypatch):
     assert few < affordable_terms(5, 3) < many
     n = affordable_terms(0, 2)
     assert len(GAUSSIANS) * 30.0 * n**2 <= 1e8 + 2 * term_mixture._OPERATIONS_PER_CLASS
+
+
+def test_it_certifies_nothing_because_its_loss_begins_when_terms_open(rng):
+    X, y = rows(rng, 40)
+    lines = Folklore(n_features=D, n_classes=2)
+    lines.run(X[:20, N_TERMS:], y[:20])
+    model = TermMixture.of_lines(lines, N_TERMS)
+    model.run(X[20:], y[20:])
+    assert lines.certificate().valid
+    assert not model.certificate().valid
