@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array
+from folklearn.arrays import Array, Labels
 from folklearn.kernels.scaling import COUNT, MEAN, N_MOMENTS, SQUARES, scale_row, scale_rows
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows
@@ -92,6 +92,12 @@ class OnlineScaler(Serializable):
     def place(self) -> int:
         """The column of the constant, if there is one; features that came late lie behind it."""
         return self._first
+
+    @property
+    def feature_columns(self) -> Labels:
+        """The columns (d,) of the features, in their order."""
+        features = np.arange(self.n_features)
+        return features + (self.intercept & (features >= self.place))
 
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""

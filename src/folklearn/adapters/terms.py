@@ -1,5 +1,6 @@
 """Terms of columns as a scikit-learn transformer."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -86,9 +87,7 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Z = self._columns.transform(X)
         values = self.terms_.expand(X, Z)
         self._terms = whole.opened(Moments.of(values), [True] * values.shape[1])
-        counts = np.bincount(self.terms_.blocks, minlength=1)
-        n_kinds = np.count_nonzero(counts)
-        self._factors = np.sqrt(X.shape[1] / (n_kinds * counts[self.terms_.blocks]))
+        self._factors = math.sqrt(X.shape[1]) * self.terms_.factors
         return np.hstack([self._terms.transform(values) * self._factors, Z])
 
     def transform(self, X: Any) -> Array:

@@ -20,6 +20,7 @@ from folklearn.errors import InvalidInputError, StateFileError, warn_of_data
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS
+from folklearn.kernels.linear_models import predict_linear, predict_linear_rows
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
@@ -72,6 +73,7 @@ class Learner(Serializable, ABC):
     B: float = math.inf
     R: float = math.inf
     takes_sparse: bool = False
+    n_terms: int = 0  # at the beginning of a context, see `TermMixture`
     standing: Mapping[str, float] = MappingProxyType({})
     _shape: tuple[int]  # of a context
     _n_rounds: int = 0
@@ -253,6 +255,11 @@ class Learner(Serializable, ABC):
         return self._n_rounds
 
     @property
+    def lines(self) -> "Learner | None":
+        """What learns the columns alone: itself, unless terms are mixed in (`TermMixture`)."""
+        return self
+
+    @property
     def n_unsolved(self) -> int:
         """Rounds that were not solved to full precision; a certificate holds all the same."""
         return 0
@@ -311,6 +318,27 @@ class Learner(Serializable, ABC):
             if wanted is not None:
                 sizes[name] = validation.count(name, wanted, sizes[name])
         return sizes
+
+
+class LinearLearner(Learner):
+    """A learner that predicts softmax(W x) with weights W (K, d)."""
+
+    _W: Array
+
+    def _predict(self, x: Array) -> Array:
+        p = np.empty(self.n_classes)
+        if not predict_linear(self._W, x, validation.MAX_NORM, p):
+            validation.check_context(x)
+        return p
+
+    def _predict_batch(self, X: Array, norms: Array) -> Array:
+        P = np.empty((len(X), self.n_classes))
+        predict_linear_rows(self._W, X, P)
+        return P
+
+    def coef(self) -> Array:
+        """Return the weights W (K, d) that the next prediction uses."""
+        return self._W.copy()
 
 
 class FirstOrderCertified(Learner):

@@ -12,14 +12,12 @@ from folklearn.kernels.linear_models import (
     N_OGD_TOTALS,
     ogd_round,
     ogd_rounds,
-    predict_linear,
-    predict_linear_rows,
 )
-from folklearn.learners.base import Learner
+from folklearn.learners.base import LinearLearner
 from folklearn.validation import Rows
 
 
-class ProperLearner(Learner):
+class ProperLearner(LinearLearner):
     """Rounds that move W; a learner has `_learn`, `_run_chunk` and the arrays of its state."""
 
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
@@ -36,23 +34,8 @@ class ProperLearner(Learner):
         self.R = validation.positive("R", R)
         self._W: Array = np.zeros((self.n_classes, self.n_features))
 
-    def _predict(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        if not predict_linear(self._W, x, validation.MAX_NORM, p):
-            validation.check_context(x)
-        return p
-
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
-        P = np.empty((len(X), self.n_classes))
-        predict_linear_rows(self._W, X, P)
-        return P
-
     def _rows_at_once(self, rows: Rows) -> int:
         return self._chunk
-
-    def coef(self) -> Array:
-        """Return the weights W (K, d) that the next prediction uses."""
-        return self._W.copy()
 
 
 class Ogd(ProperLearner):

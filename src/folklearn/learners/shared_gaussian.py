@@ -8,7 +8,6 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.blas import threads_for
-from folklearn.kernels.linear_models import predict_linear, predict_linear_rows
 from folklearn.kernels.shared_gaussian import (
     BLOCK,
     LOSS,
@@ -19,7 +18,7 @@ from folklearn.kernels.shared_gaussian import (
     learn_shared,
     run_shared,
 )
-from folklearn.learners.base import Learner
+from folklearn.learners.base import LinearLearner
 from folklearn.learners.class_gaussians import CHUNK_FLOPS
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -27,7 +26,7 @@ from folklearn.validation import Rows
 _MOST_ROUNDS = 2.0**53
 
 
-class SharedGaussian(Learner):
+class SharedGaussian(LinearLearner):
     r"""Online logistic regression that keeps one covariance, which all classes share.
 
     Use it where features are hundreds: for K = 26 and d = 500 all pairs of classes are 10^8
@@ -118,17 +117,6 @@ class SharedGaussian(Learner):
             self._prior, self._keep, self._vectors,
         )  # fmt: skip
 
-    def _predict(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        if not predict_linear(self._W, x, validation.MAX_NORM, p):
-            validation.check_context(x)
-        return p
-
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
-        P = np.empty((len(X), self.n_classes))
-        predict_linear_rows(self._W, X, P)
-        return P
-
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         with threads_for(self.n_features):
             loss = learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
@@ -163,10 +151,6 @@ class SharedGaussian(Learner):
         taken = (self._U.T * self._kappas) @ self._U
         P: Array = lower + np.tril(lower, -1).T - taken
         return P
-
-    def coef(self) -> Array:
-        """Return the mean weights W (K, d) that the next prediction uses."""
-        return self._W.copy()
 
     @property
     def n_bytes(self) -> int:

@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence.certificate import Certificate
-from folklearn.kernels.blas import OWN
 from folklearn.learners.base import Learner
-from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.shared_gaussian import SharedGaussian
 
@@ -137,16 +135,6 @@ class TermMixture(Mixture):
         for part in ("weights", "losses", "reviewed", "credit"):
             setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
         self._find_survivors()
-
-    def to(self, device: str) -> Self:
-        """Move the sums of the learner of lines to a device, or back to the "cpu"; return self."""
-        if isinstance(self.lines, ExpertLearner):
-            self.lines.to(device)
-        return self
-
-    @property
-    def device(self) -> str:
-        return self.lines.device if isinstance(self.lines, ExpertLearner) else OWN
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
         """Return a certificate that is not valid: the loss counts from the opening on."""

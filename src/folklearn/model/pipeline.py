@@ -18,7 +18,6 @@ from folklearn.learners.base import Learner
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
@@ -143,8 +142,9 @@ class OnlinePipeline(Serializable):
     def to(self, device: str) -> Self:
         """Move the sums of the learner to a device, or back to the "cpu"; return self."""
         self.device = device
-        if isinstance(self.learner, ExpertLearner | TermMixture):
-            self.learner.to(device)
+        lines = None if self.learner is None else self.learner.lines
+        if isinstance(lines, ExpertLearner):
+            lines.to(device)
         return self
 
     @property
@@ -253,9 +253,9 @@ class OnlinePipeline(Serializable):
 
     @property
     def feature_columns(self) -> Labels:
-        """The columns (d,) of raw features: those that came late lie behind the constant."""
-        features = np.arange(self.n_features)
-        return features + (self.scaler.intercept & (features >= self.scaler.place))
+        """The columns (d,) of raw features of dense rows, see `OnlineScaler`."""
+        assert isinstance(self.scaler, OnlineScaler)
+        return self.scaler.feature_columns
 
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
@@ -309,7 +309,7 @@ class OnlinePipeline(Serializable):
         self._next_opening = second if self.n_rounds == first else self.n_rounds + second
         numeric = self.evidence.numeric
         waiting = self.evidence.rows.batch(numeric)
-        if isinstance(self.learner, TermMixture) and self.learner.lines is None:
+        if self.learner is not None and self.learner.lines is None:
             self._next_opening = 0  # terms go on without them, as they are
         if waiting is None or self.learner is None or not self._next_opening:
             return
@@ -510,7 +510,7 @@ class OnlinePipeline(Serializable):
         sizes = None if learner is None else (learner.n_features, learner.n_classes)
         if sizes != ((d, K) if K >= 2 else None):
             raise record.error("lacks its learner, or holds one of another size")
-        n_terms = learner.n_terms if isinstance(learner, TermMixture) else 0
+        n_terms = 0 if learner is None else learner.n_terms
         if n_terms != scaler.n_terms:
             raise record.error("holds terms that its learner does not know")
         can_open = self.terms != "none" and isinstance(scaler, OnlineScaler) and scaler.scale

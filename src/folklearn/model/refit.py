@@ -111,7 +111,7 @@ def refit_over(
     factors = np.ones(learner.n_features)
     if intercept is not None:
         factors[intercept] = _INTERCEPT_FACTOR
-    lines = learner.lines if isinstance(learner, TermMixture) else learner
+    lines = learner.lines
     leader = lines.leader() if isinstance(lines, ExpertLearner) else None
     ridge, W = leader or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
     fit = fit_penalised(passes, W / factors, ridge=ridge, most_passes=most_passes, seed=seed)
@@ -196,7 +196,7 @@ def rows_to_fit(
 
 def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
     learner = pipeline.learner
-    if isinstance(learner.lines if isinstance(learner, TermMixture) else learner, ExpertLearner):
+    if learner is not None and isinstance(learner.lines, ExpertLearner):
         return False
     return (
         pipeline.sparse

@@ -79,6 +79,17 @@ class TermSet(Serializable):
         """The kind of every term (n + m,), waves last: each kind has a prior of its own."""
         return np.concatenate([self.kinds, np.full(len(self.phases), CROSS + 1)])
 
+    @property
+    def factors(self) -> Array:
+        """What terms of deviation 1 are multiplied by, so that a row of them has a norm of about 1.
+
+        (n + m,): every kind of terms has the same length.
+        """
+        blocks = self.blocks
+        counts = np.bincount(blocks)
+        factors: Array = 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
+        return factors
+
     def expand(self, X: Array, Z: Array) -> Array:
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
         out = np.empty((len(X), len(self)))
@@ -250,9 +261,7 @@ class TermScaler(OnlineScaler):
         return self._with_terms(X, super().scale_rows(X, learn=False), True)
 
     def _set_terms(self, terms: TermSet) -> None:
-        self.terms, blocks = terms, terms.blocks
-        counts = np.bincount(blocks)
-        self._factors = 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
+        self.terms, self._factors = terms, terms.factors
         self._term_moments: Array = np.zeros((N_TERM_MOMENTS, len(terms)))
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
@@ -266,8 +275,7 @@ class TermScaler(OnlineScaler):
         terms = self.terms
         if terms is None:
             return Z
-        columns = np.arange(terms.n_columns)
-        columns += self.intercept & (columns >= self.place)
+        columns = self.feature_columns[: terms.n_columns]
         values = terms.expand(
             np.ascontiguousarray(X[:, : terms.n_columns]), Z[:, columns] / self.unit
         )
@@ -315,7 +323,7 @@ def open_terms(
     ):
         return None
     terms = choose_terms(rows.X, labels, n_most, crosses=every)
-    lines = learner.lines if isinstance(learner, TermMixture) else learner
+    lines = learner.lines
     if lines is None or not len(terms):
         return None
     opened = TermScaler.of(scaler, terms)
