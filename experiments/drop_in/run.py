@@ -14,7 +14,7 @@ from ..options import new_parser
 from ..pool import call_all, progress
 from ..provenance import provenance
 from . import report
-from .measure import ARRIVALS, BUNDLED, Source, hashed_text, held_out, late_classes
+from .measure import ARRIVALS, BUNDLED, Source, held_out, late_classes
 from .methods import METHODS, SEEDED, SGD_SEEDS
 from .summary import summarise
 
@@ -22,23 +22,19 @@ RESULTS = Path(__file__).parent / "results"
 ROWS, ROUNDS = 20_000, 5_000
 LATE = ("pendigits", "satimage", "segment")
 LATE_SEEDS = range(3)
-TEXT = ("adult", "nursery", "mushroom", "car")  # whose 0/1 columns were categories once
-BUCKETS = (None, 16, 32, 64, 128, 256)  # None: a column for each category
 LONGEST = ("letter", "covtype", "adult", "digits")  # begun first
 
 
-def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source], list[Source]]:
-    """Return data sets, streams, and those with categories; say which are not there."""
+def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]]:
+    """Return data sets, and streams; say which are not there."""
     if options.quick:
-        wine = [Source("wine", None, 100)]
-        return [Source(name, None, 150) for name in BUNDLED], wine, wine
-    there = found_in(options.data, dict.fromkeys((*NAMES, *TEXT)))
+        return [Source(name, None, 150) for name in BUNDLED], [Source("wine", None, 100)]
+    there = found_in(options.data, dict.fromkeys(NAMES))
     if not there:
         sys.exit("nothing to play: --data names the folder of the data sets")
     return (
         [Source(name, options.data, ROWS) for name in NAMES if name in there],
         [Source(name, options.data, ROUNDS) for name in LATE if name in there],
-        [Source(name, options.data, ROUNDS) for name in TEXT if name in there],
     )
 
 
@@ -54,7 +50,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
-    sources, streams, texts = sources_for(options)
+    sources, streams = sources_for(options)
     start = perf_counter()
     slow_first = sorted(sources, key=lambda source: source.name not in LONGEST)
     jobs = 1 if options.quick else options.jobs
@@ -70,13 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             {(f"{source.name}, {arrival}", seed): (late_classes, (source, arrival, seed))
              for arrival in ARRIVALS for source in streams for seed in LATE_SEEDS},
         )  # fmt: skip
-        hashed = call_all(
-            jobs, bar, "text",
-            {(source.name, n_buckets, seed): (hashed_text, (source, n_buckets, seed))
-             for source in texts for n_buckets in BUCKETS for seed in LATE_SEEDS},
-        )  # fmt: skip
     in_order = {key: fits[key] for source in sources for key in fits if key[0] == source.name}
-    found = summarise(in_order, played, hashed)
+    found = summarise(in_order, played)
     origin = provenance(
         "experiments.drop_in.run", arguments, seeds=list(SGD_SEEDS),
         sizes={name: entry["sizes"] for name, entry in found["sets"].items()}

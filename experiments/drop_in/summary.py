@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .methods import FIT, METHODS, ONE, SGD, SORTED, TUNED
+from .methods import BOOSTED, FIT, METHODS, ONE, SGD, TUNED
 
-CLOSE = 1.02  # times the loss of the tuned model
+CLOSE = 1.01  # times the loss of the tuned model
+CLOSE_TO_TREES = 1.15  # times the loss of boosted trees
 Found = dict[str, Any]
 
 
 def summarise(
     fits: Mapping[tuple[Any, ...], Found],
     streams: Mapping[tuple[Any, ...], Found],
-    texts: Mapping[tuple[Any, ...], Found],
 ) -> Found:
     """Return everything that is reported; keys begin with the name of a set and end in a seed."""
     sets = {name: _set(name, fits) for name in dict.fromkeys(key[0] for key in fits)}
@@ -30,13 +30,12 @@ def summarise(
         "close_to_tuned": [
             name for name, found in sets.items() if found["ratio_to_tuned"] <= CLOSE
         ],
+        "close_to_trees": [
+            name for name, found in sets.items() if found["ratio_to_trees"] <= CLOSE_TO_TREES
+        ],
         "late": {
             name: _late([found for key, found in streams.items() if key[0] == name])
             for name in dict.fromkeys(key[0] for key in streams)
-        },
-        "text": {
-            name: _text({key[1:]: found for key, found in texts.items() if key[0] == name})
-            for name in dict.fromkeys(key[0] for key in texts)
         },
     }  # fmt: skip
 
@@ -60,10 +59,12 @@ def _set(name: str, fits: Mapping[tuple[Any, ...], Found]) -> Found:
     return {
         "sizes": of[FIT][0]["sizes"],
         "methods": methods,
-        "default_minus": {other: _paired(rows[FIT] - rows[other]) for other in (SGD, TUNED)},
+        "default_minus": {
+            other: _paired(rows[FIT] - rows[other]) for other in (SGD, TUNED, BOOSTED)
+        },
         "ratio_to_tuned": methods[FIT]["loss"] / methods[TUNED]["loss"],
         "one_pass_ratio_to_tuned": methods[ONE]["loss"] / methods[TUNED]["loss"],
-        "sorted_ratio": methods[SORTED]["loss"] / methods[FIT]["loss"],
+        "ratio_to_trees": methods[FIT]["loss"] / methods[BOOSTED]["loss"],
     }  # fmt: skip
 
 
@@ -86,16 +87,6 @@ def _method(found: Sequence[Found]) -> Found:
         if fact in found[0]:
             known[fact] = max(fit[fact] for fit in found)
     return known
-
-
-def _text(found: Mapping[tuple[Any, ...], Found]) -> Found:
-    """Return the mean loss over the seeds by number of buckets; "" is a column for each."""
-    losses: dict[str, list[float]] = {}
-    for (n_buckets, _), one in found.items():
-        losses.setdefault(str(n_buckets or ""), []).append(one["loss"])
-    first = next(iter(found.values()))
-    means = {buckets: float(np.mean(of_seeds)) for buckets, of_seeds in losses.items()}
-    return {"T": first["T"], "categories": first["categories"], "losses": means}
 
 
 def _late(found: list[Found]) -> Found:
