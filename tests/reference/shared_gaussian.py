@@ -1,7 +1,7 @@
 """Logistic regression with one covariance for all classes, dense, from its definition.
 
     z' = argmin  w l(z', y) + |z' - z|^2 / (2 s),    z = Wx,  s = x'Px,  p' = softmax(z'),
-    W -= w (p' - y) (Px)',    P^-1 += (w/K) sum_k p'_k (1 - p'_k) x x'.
+    W -= w (p' - y) (Px)',    P^-1 += w sum_k p'_k (1 - p'_k) / sqrt(2 K) x x'.
 
 With a leak P goes back to its prior after every 32nd round,
 
@@ -51,7 +51,7 @@ class DenseSharedGaussian:
         if weight > 0 and u @ x > 0:
             p = softmax(implicit_step(z, np.full(K, u @ x), given, weight))
             self.W -= weight * np.outer(p - given, u)
-            self.precision += weight * float((p * (1 - p)).mean()) * np.outer(x, x)
+            self.precision += weight * float((p * (1 - p)).sum()) / np.sqrt(2 * K) * np.outer(x, x)
         if self.leak > 0 and self.n_rounds % ROUNDS_PER_LEAK == 0:
             keep = (1 - self.leak) ** ROUNDS_PER_LEAK
             prior = self.prior * np.eye(len(x))

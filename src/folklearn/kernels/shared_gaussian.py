@@ -5,7 +5,7 @@ variance s = x'Px; a label of weight w moves them by an implicit step,
 
     z' = z - w s (p' - y),    p' = softmax(z'),
 
-W by w (y - p') (Px)', and P by the average curvature of the classes, h = w mean_k p'_k (1 - p'_k):
+W by w (y - p') (Px)', and P by a curvature for all classes, h = w sum_k p'_k (1 - p'_k) / sqrt(2 K):
 
     P <- P - kappa u u',    u = Px,    kappa = h / (1 + h s).
 
@@ -102,7 +102,7 @@ def _learn_row(W, U, kappas, diagonal, totals, vectors, u, x, label, soft, weigh
     for k in range(K):
         curvature += max(0.0, p[k] * (1.0 - p[k]))
         _subtract(W[k], weight * pull[k], u)
-    curvature *= weight / K
+    curvature *= weight / math.sqrt(2.0 * K)
     kappa = _bound_shrinkage(diagonal, u, curvature / (1.0 + curvature * variance))
     for j in range(u.shape[0]):
         U[position, j] = u[j]

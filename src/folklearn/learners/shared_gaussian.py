@@ -35,16 +35,17 @@ class SharedGaussian(LinearLearner):
 
     The weights of every class have the covariance P, at first :math:`I / 2\lambda`. A round
     predicts :math:`p = \mathrm{softmax}(Wx)`. With :math:`u = Px` and :math:`s = x^\top P x`, its
-    label moves the logits by an implicit step, and P by the average curvature of the classes:
+    label moves the logits by an implicit step, and P by a curvature for all classes:
 
     .. math:: z' = Wx - w\,s\,(p' - y), \qquad p' = \mathrm{softmax}(z'),
 
     .. math:: W \leftarrow W - w\,(p' - y)\,u^\top, \qquad
-        P^{-1} \leftarrow P^{-1} + \frac wK \sum_k p'_k (1 - p'_k)\, x x^\top.
+        P^{-1} \leftarrow P^{-1} + \frac w{\sqrt{2K}} \sum_k p'_k (1 - p'_k)\, x x^\top.
 
-    For two classes that is the curvature of each. A stream that drifts wants a `leak`: with it P
-    returns to its prior by that share a round (every 32 rounds, by all of it), so that what was
-    learned long ago can be learned anew.
+    For two classes that is the curvature of each; for more it is the geometric mean of the average
+    over the classes, which is too little for the few that a label is about, and of half the sum. A
+    stream that drifts wants a `leak`: with it P returns to its prior by that share a round (every
+    32 rounds, by all of it), so that what was learned long ago can be learned anew.
 
     Time O(d^2 + K d) a round, 3 d^2 flops of it in products of matrices where rows come many at a
     time (`run`); memory 8 d^2 bytes. `run` agrees with the loop over `update` up to rounding, and
