@@ -5,7 +5,7 @@ variance s = x'Px; a label of weight w moves them by an implicit step,
 
     z' = z - w s (p' - y),    p' = softmax(z'),
 
-W by w (y - p') (Px)', and P by a curvature for all classes, h = w sum_k p'_k (1 - p'_k) / sqrt(2 K):
+W by w (y - p') (Px)', and P by one curvature of all classes, h = w sum_k p'_k (1 - p'_k) / (2K)^.5:
 
     P <- P - kappa u u',    u = Px,    kappa = h / (1 + h s).
 
