@@ -56,8 +56,9 @@ def test_values_of_other_rows_do_not_count():
         (["May 3, 2024", "June 30 2024"], "looks like dates but is taken for text: dates are read"),
         (["$5", "€5"], "looks like amounts of several units but is taken for text"),
         (
-            [*map(str, range(40)), "-", "n. k.", "-"],
-            "looks like numbers but is taken for text: some are none: -, 'n. k.'; leave missing",
+            [*map(str, range(40)), "-", "n. k.", "n. k.", "u.", "-"],
+            "looks like numbers but is taken for text: some are none: 'n. k.', u.; if they "
+            "are missing, missing='n. k.'; for text, roles={'x': 'category'}",
         ),
     ],
 )

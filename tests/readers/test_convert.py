@@ -28,9 +28,9 @@ def test_dates():
 
 def test_text():
     values = (" red ", True, 3.0, 2.5, "NA")
-    assert [format_cell(value) for value in values] == ["red", "true", "3", "2.5", None]
-    column = TextColumn.of(["red", None, " red", "blue", "n/a"])
-    assert column.codes.tolist() == [0, -1, 0, 1, -1]
+    assert [format_cell(value) for value in values] == ["red", "true", "3", "2.5", "NA"]
+    column = TextColumn.of(["red", None, " red", "blue", "nan", " "])
+    assert column.codes.tolist() == [0, -1, 0, 1, -1, -1]
     assert column.values == ("red", "blue")
     assert distinct_codes(np.array([2, -1, 0, 2])) == ([2, 0], [0, 2])
 

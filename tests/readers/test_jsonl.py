@@ -27,7 +27,7 @@ def test_kinds_and_lines(write, read):
     assert reader.names == ("a", "y", "b", "d")
     head = reader.head()
     assert head.columns["a"].tolist()[:2] == [1.0, -1000.0]
-    assert head.columns["d"].to_list() == ["2024-05-01", None, None]
+    assert head.columns["d"].to_list() == ["2024-05-01", None, "NA"]
     rows = read(reader, {"a": "number", "b": "number", "y": "text", "d": "date"})
     assert (rows["a"], rows["b"]) == ([1.0, -1000.0, None], [1.0, 2.5, 0.0])
     assert (rows["y"], rows.lines) == (["p", "q", None], [1, 3, 4])

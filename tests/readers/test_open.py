@@ -294,12 +294,16 @@ def test_bad_rows_are_left_out_exactly(
 
 
 def test_one_rule_for_what_is_missing(write, read):
-    gaps = ["", "nan", "NA", "n/a", "NULL", " "]
+    texts = ["NA", "n/a", "NULL", "null", "N.A.", "None", "#N/A", "?", " -"]  # of categories
+    gaps = ["", "nan", " ", *texts]
     paths = [write("t,a\nred,1\n" + "".join(f"{gap},{gap}\n" for gap in gaps))]
     lines = [{"t": "red", "a": 1}, *({"t": gap, "a": gap} for gap in gaps)]
     paths.append(write("".join(json.dumps(line) + "\n" for line in lines), "t.jsonl"))
     columns = {"t": ["red", *gaps], "a": ["1", *gaps]}
     pq.write_table(pa.table(columns), paths[0].parent / "t.parquet")
     for source in (*paths, paths[0].parent / "t.parquet", lines, pa.table(columns)):
-        rows = read(open_reader(source), {"t": "text", "a": "number"})
-        assert (rows["t"], rows["a"]) == (["red", *[None] * 6], [1.0, *[None] * 6])
+        reader = open_reader(source)
+        rows = read(reader, {"t": "text", "a": "number"})
+        assert rows["t"] == ["red", *[None] * 3, *(text.strip() for text in texts)]
+        assert rows["a"] == [1.0, *[None] * 12]
+        assert reader.missing.taken["a"] == {"N.A.": 1, "None": 1, "#N/A": 1, "?": 1, "-": 1}

@@ -82,7 +82,7 @@ def test_frames_of_other_things(read):
 ROWS = [
     {"a": 1, "b": "x", "d": DAY},
     {"a": np.float32(2.5), "late": True},
-    {"a": None, "b": " NA", "d": datetime.date(2024, 5, 1)},
+    {"a": None, "b": " nan", "d": datetime.date(2024, 5, 1)},
 ]
 
 

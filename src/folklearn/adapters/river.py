@@ -59,6 +59,7 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         `folklearn.Model`.
     memory : rounds after which an example counts 1/e of what it did, at least 1, for streams that
         drift; None forgets nothing. Only "folklore" forgets; see `folklearn.Folklore`.
+    missing : texts and numbers that stand for a missing value, such as (-999,); None and NaN do.
 
     Examples
     --------
@@ -82,9 +83,11 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         max_weight: float = 1.0,
         memory: int | None = None,
         terms: str = "auto",
+        missing: tuple[str | float, ...] = (),
     ) -> None:
         self.learner = learner
         self.terms = terms
+        self.missing = missing
         self.B = B
         self.lam = lam
         self.scale = scale
@@ -100,7 +103,9 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         heaviest = validation.positive("max_weight", max_weight)
         if "max_weight" in catalogue.settings_of(learner):
             settings["max_weight"] = heaviest
-        self.model = Model(learner, scale=scale, intercept=intercept, terms=terms, **settings)
+        self.model = Model(
+            learner, scale=scale, intercept=intercept, terms=terms, missing=missing, **settings
+        )
 
     @property
     def _multiclass(self) -> bool:

@@ -73,6 +73,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     crosses : pairs of columns of a data frame whose products are features too.
     terms : "auto", "none" or "all": curves, products and waves of the columns, as for
         `folklearn.Model`; with "none" the model is linear, and has `coef_`.
+    missing : texts and numbers that stand for a missing value in columns of a data frame, besides
+        the usual ones; see `folklearn.Model`.
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), in `fit` only.
     max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
@@ -146,6 +148,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
         terms: str = _AUTO,
+        missing: Any = (),
         class_weight: Any = None,
         max_weight: float | None = None,
         random_state: Any = None,
@@ -164,6 +167,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.roles = roles
         self.crosses = crosses
         self.terms = terms
+        self.missing = missing
         self.class_weight = class_weight
         self.max_weight = max_weight
         self.random_state = random_state
@@ -349,7 +353,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
         settings |= {"roles": self.roles, "crosses": self.crosses, "class_weight": class_weight}
-        self.model_ = Model(self.learner, classes=known, terms=self.terms, **settings)
+        settings |= {"missing": self.missing, "terms": self.terms}
+        self.model_ = Model(self.learner, classes=known, **settings)
 
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
         """Prepare the model for its first rows: columns, their roles, the largest weight."""

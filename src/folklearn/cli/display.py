@@ -27,9 +27,7 @@ from folklearn.utils import count_of, join_names
 DEFAULT_LEARNER = "auto"
 SETTINGS = ("R", "lam", "gamma", "memory")  # of learners, as options
 _MAX_COLUMNS_NAMED = 6  # of one role
-_UNLABELLED_ROWS = (
-    " where it is empty, or NA, N/A, nan or null: predicted only; a class must be called otherwise"
-)
+_UNLABELLED_ROWS = " where it is empty: predicted only"
 _MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
 
 

@@ -61,6 +61,14 @@ Encoding = Annotated[
     Option(metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."),
 ]
 Decimal = Annotated[Text, Option(metavar=".|,", help="Decimal separator. Default: detected.")]
+Missing = Annotated[
+    list[str] | None,
+    Option(
+        metavar="TEXT",
+        help="What stands for a missing value, such as -999 or unknown; repeatable. Empty cells "
+        "always do, and NA, N/A, null, None, ?, - where numbers or dates are expected.",
+    ),
+]
 Roles = Annotated[
     list[str] | None,
     Option(
@@ -104,6 +112,7 @@ class Source:
     delimiter: Delimiter = None
     encoding: Encoding = None
     decimal: Decimal = None
+    missing: Missing = None
 
     def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
         """Return the rows, a pipe `buffered` in memory if asked for, and their target."""
@@ -123,6 +132,7 @@ class Source:
         if os.path.isdir(file):
             raise FolklearnError(f"{file} is a folder, not a file of rows")
         stored = open_source(file, self.encoding)
+        options["missing"] = self.missing or ()
         return open_reader(stored.buffer() if buffered else stored, **options), target
 
 

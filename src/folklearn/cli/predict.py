@@ -76,6 +76,7 @@ def predict(
                 totals += Score.totals(batch, step)
                 n_rows += len(batch.table)
                 report(n_rows)
+        dataset.warn_of_missing()
         dataset.unlearned.warn()
         outputs.commit(console)
     seconds = time.perf_counter() - started

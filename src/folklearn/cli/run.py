@@ -165,7 +165,7 @@ def run(
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
-                terms=terms, device=device, **settings,
+                terms=terms, missing=source.missing or (), device=device, **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))

@@ -315,11 +315,7 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    try:
-        is_gap = value is None or isinstance(value, float) or bool(value != value)
-    except TypeError:  # NA of pandas, which does not compare
-        is_gap = True
-    return None if is_gap else format_cell(value)
+    return None if isinstance(value, float) else format_cell(value)
 
 
 class RowBuffer(Serializable):

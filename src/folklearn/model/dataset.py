@@ -30,10 +30,10 @@ from folklearn.model.roles import (
     of_rows,
 )
 from folklearn.progress import report_progress
-from folklearn.readers.convert import Kind, parse_number
+from folklearn.readers.convert import Kind, format_missing, format_role, is_gap, parse_number
 from folklearn.readers.open import open_reader, warn_of_unreadable
 from folklearn.readers.reader import BadRow, OnBad, Scan, scan
-from folklearn.readers.table import Table, TextColumn, as_text_column, is_missing
+from folklearn.readers.table import MissingValues, Table, TextColumn, as_text_column, is_missing
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of, join_names
 
@@ -134,6 +134,7 @@ class ModelDataset:
         self._max_rows = max_rows or chunk_rows
         self.n_unlabelled, self.unlearned = 0, UnlearnedValues(model)
         self.reader = open_reader(source, **options)
+        self.reader.missing = MissingValues((*self.reader.missing.asked, *model.missing))
         self.reader.has_fixed_roles = model.encoder is not None
         self.one_pass = bool(one_pass) or not self.reader.can_reread
         self.target = self._find_column(TARGET, target)
@@ -148,6 +149,7 @@ class ModelDataset:
         self.scan: Scan | None = None
         self.has_begun = self.has_numbered_features = False
         self._warned_of: set[str] = set()
+        self._told: set[str] = set()  # columns whose values were taken for missing
 
     def _has_column(self, name: str, role: str) -> bool:
         """Tell whether a column can be read: labels may be nested, or come later in a stream."""
@@ -275,6 +277,19 @@ class ModelDataset:
         warn_of_unreadable(self.reader, self._warned_of | self.roles.keys())  # labels may be soft
         self._warned_of.update(self.reader.left_out)
 
+    def warn_of_missing(self) -> None:
+        """Warn of texts that were taken for missing numbers or dates; of each column once."""
+        taken = {n: c for n, c in self.reader.missing.taken.items() if c and n not in self._told}
+        self._told.update(taken)
+        if taken:
+            sentences = []
+            for name, counts in taken.items():
+                texts = ", ".join(f"{count_of(n, 'value')} {text!r}" for text, n in counts.items())
+                verb = "was" if counts.total() == 1 else "were"
+                sentences.append(f"column {name!r}: {texts} {verb} taken for missing")
+            remedy = f"; for a category of its own: {format_role(min(taken), CATEGORY)}"
+            warn_of_data("; ".join(sentences) + remedy * (not self.reader.has_fixed_roles))
+
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
         """Look at all rows if they can be read twice, and prepare the model for them; once."""
         if self.has_begun:
@@ -304,7 +319,9 @@ class ModelDataset:
             is_wide = select_backend(*size, device_named(model.device)) != PAIRS
         elif isinstance(features, SparseRows):
             is_wide = len(np.unique(features[:1].indices)) > _MAX_DENSE_FEATURES
-        encoder = TableEncoder(self.roles, model.crosses, sparse=is_wide and not self.dense)
+        encoder = TableEncoder(
+            self.roles, model.crosses, sparse=is_wide and not self.dense, missing=model.missing
+        )
         model.encoder = encoder
         if counts is not None and not encoder.sparse:
             width = None if isinstance(features, SparseRows | None) else features.shape[1]
@@ -330,10 +347,20 @@ class ModelDataset:
         if len(labels) > max(MANY_NUMBERS, counts.n_rows // 20) and all(
             parse_number(label) is not None for label in labels
         ):
-            warn_of_data(
+            problem = (
                 f"column {self.target!r} holds {len(labels)} different numbers: each is taken for "
                 "a class of its own, and their order says nothing; for a number to be estimated "
                 "this is the wrong tool"
+            )
+            if self.target not in self.model.asked_roles and not self.model.labels:
+                role = format_role(self.target or "", TARGET)
+                raise InvalidInputError(f"{problem}; if they are classes all the same: {role}")
+            warn_of_data(problem)
+        gaps = [label for label in labels if is_gap(label)]
+        if gaps:
+            warn_of_data(
+                f"{join_names(gaps)} is a class of column {self.target!r}; if that means that a row "
+                f"has no label: {format_missing(gaps[0])}"
             )
         return counts
 
@@ -341,6 +368,7 @@ class ModelDataset:
         """Predict, then learn, all rows; yield them with what came of them."""
         self.begin()
         self.warn_of_left_out()
+        self.warn_of_missing()
         total = self.scan.n_rows if self.scan else self.reader.n_rows
         with report_progress(progress, total or 0, "learning") as report:
             n_rows = 0
@@ -353,6 +381,7 @@ class ModelDataset:
             self.keep_names()
         if self.reader.left_out.keys() - self._warned_of:  # later rows may have such columns
             self.warn_of_left_out()
+        self.warn_of_missing()
 
     def learn(self, rows: LabelledTable) -> Iterator[tuple[LabelledTable, PredictionBatch]]:
         """Learn the rows that have a label and predict the others, in order."""
@@ -412,7 +441,7 @@ def make_encoder(
         sparse = may_be_wide and select_backend(*size, device_named(model.device)) != PAIRS
         if not sparse:
             check_size(model.learner_name, *size)
-    encoder = TableEncoder(roles, model.crosses, sparse=sparse)
+    encoder = TableEncoder(roles, model.crosses, sparse=sparse, missing=model.missing)
     if not sparse:  # every column of a matrix has its place
         encoder.admit([(FEATURES, str(j)) for j in range(n_columns)])
     return encoder
@@ -420,6 +449,7 @@ def make_encoder(
 
 def declare_table(model: "Model", table: Table, n_classes: int) -> None:
     """Let a table of rows like those to come decide roles, and give its categories places."""
+    table = MissingValues(model.missing).mask(table)
     roles, features = of_rows(table), table.features
     model.encoder = encoder = make_encoder(model, roles, features, n_classes)
     if not encoder.sparse and features is None:
@@ -443,6 +473,7 @@ class UnlearnedValues:
     def count(self, table: Table) -> None:
         encoder = self._model.encoder
         assert encoder is not None
+        table = encoder.gaps.mask(table)
         for name, role in encoder.roles.items():
             if role == CATEGORY and name in table.columns:
                 texts = as_text_column(table.columns[name])

@@ -16,8 +16,8 @@ from folklearn.metrics.accumulator import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import SparseInput
 from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
-from folklearn.readers.convert import MAX_ABS_VALUE, format_cell
-from folklearn.readers.table import Table, distinct_codes, not_a_row_error
+from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
+from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
 from folklearn.scaler import SPACE
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
@@ -59,9 +59,10 @@ class TableEncoder(Serializable):
     roles : of the columns that are known, by name.
     crosses : pairs of columns whose products count too.
     sparse : whether rows stay sparse; they do if there are words.
+    missing : texts and numbers that stand for a missing value, besides the usual ones.
     """
 
-    PARAMS = ("sparse",)
+    PARAMS = ("sparse", "missing")
 
     def __init__(
         self,
@@ -69,7 +70,10 @@ class TableEncoder(Serializable):
         crosses: Iterable[Sequence[str]] = (),
         *,
         sparse: bool = False,
+        missing: Iterable[Any] = (),
     ) -> None:
+        self.gaps = MissingValues(missing)
+        self.missing = self.gaps.asked
         self.sparse = bool(sparse) or WORDS in (roles or {}).values()
         self.crosses = [(str(a), str(b)) for a, b in crosses]
         self.roles: dict[str, str] = {}
@@ -204,6 +208,8 @@ class TableEncoder(Serializable):
 
         Whether numbers can be computed with is for `OnlinePipeline` to say.
         """
+        if self.missing and isinstance(x, Mapping):
+            x = {name: self.gaps.mask_value(value) for name, value in x.items()}
         if type(x) is dict and len(x) == self._row_size:
             try:  # the way of nearly all rows of numbers
                 row: Any = np.empty(self._row_size)
@@ -219,11 +225,16 @@ class TableEncoder(Serializable):
         values: Array = self.absent.copy()
         for name, value in x.items():
             role = self.roles.get(name)
+            if role is None and type(name) is not str:
+                name = str(name)  # as a table of the row would have it
+                role = self.roles.get(name)
             if role == NUMBER:
                 if value is None:
                     continue
                 place = self.places.get((name, ""))
                 if place is None or not isinstance(value, float | int):
+                    if type(value) is str and is_gap(value.strip()):
+                        continue
                     return None
                 if type(value) is int and abs(value) > MAX_ABS_VALUE:
                     return None
@@ -241,6 +252,7 @@ class TableEncoder(Serializable):
 
     def encode(self, table: Table) -> EncodedBatch:
         """Return the rows of a table as a matrix, and what they bring that is new."""
+        table = self.gaps.mask(table)
         features, new_roles = table.features, dict[str, str]()
         if features is not None and self.keys and FEATURES not in self._placed:
             raise InvalidInputError(

@@ -184,11 +184,7 @@ class LabelEncoder:
                 f"the label {y!r} equals {self.kept[number]!r}, of another type, and a dictionary "
                 "cannot tell them apart: use one type of label"
             )
-        try:
-            missing = y is None or bool(y != y)
-        except TypeError:  # pandas' NA, which does not compare
-            missing = True
-        if missing:
+        if is_null(y):
             raise InvalidInputError(f"the label is missing: {y!r}")
         return y
 

@@ -25,7 +25,7 @@ from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.run import Run, Score
 from folklearn.model.table_classifier import TableClassifier
 from folklearn.readers.open import as_table
-from folklearn.readers.table import Table, not_a_row_error, table_from_records
+from folklearn.readers.table import MissingValues, Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record
 from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
@@ -61,6 +61,9 @@ class Model(TableClassifier):
         mixture (`TermMixture`): "auto", the default, as many as a budget of operations for a row
         allows, with the learner "auto"; "none" for a linear model; "all" without a budget. They are
         chosen after 64 rows and again after 256. Words, and rows without `scale`, have none.
+    missing : texts and numbers, such as ``("unknown", -999)``, that stand for a missing value in
+        every column. None, NaN and empty texts always do; in columns of numbers and dates so do NA,
+        N/A, n.a., #N/A, NaN, null, None, "?" and "-".
     windows : keep lower bounds for recent windows too (`windows`), which takes longer.
     device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
         a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
@@ -224,7 +227,8 @@ class Model(TableClassifier):
         if encoder is None:
             find = known_roles.of_rows if row is None else known_roles.of_first_values
             n_classes = len(self.label_encoder) + len(new)
-            encoder = make_encoder(self, find(table), table.features, n_classes)
+            roles = find(MissingValues(self.missing).mask(table))
+            encoder = make_encoder(self, roles, table.features, n_classes)
         batch = encoder.encode(table)
         if pipeline is None:
             pipeline = self._make_pipeline(encoder, batch)
@@ -358,6 +362,7 @@ class Model(TableClassifier):
             parts.append(pipeline.predict(encoder.encode_known(table)))
         if dataset is not None:
             dataset.warn_of_left_out()
+            dataset.warn_of_missing()
         unlearned.warn()
         return np.concatenate(parts)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,14 @@ from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers.convert import (
     DATE_KINDS,
     MAX_ABS_VALUE,
+    TOLD_GAPS,
+    TRUTH_VALUES,
     Kind,
     add_remedy,
     find_unit,
+    format_missing,
     format_role,
+    is_gap,
     parse_amount,
     parse_date,
 )
@@ -49,6 +53,7 @@ _FIRST_WEEKDAY = 3  # of 1970: a Thursday
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised
 MANY_NUMBERS = 30  # different ones, which are probably quantities and no names
+_LEADING_ZERO = re.compile(r"0\d+", re.ASCII)  # of a code, such as 007
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
 _LIKE_DATE = re.compile(
     r"(\d{1,2}|\d{4})[-/.]\d{1,2}[-/.]\d{1,4}\b.*"
@@ -100,7 +105,7 @@ def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
 
 
 def of_rows(table: Table) -> dict[str, str]:
-    """Return the roles of columns that have a value; a text of digits is a category."""
+    """Return the roles of columns that have a value; a text that says a number is a category."""
     roles = {}
     for _, name in _find_first_values(table):
         column = table.columns[name]
@@ -110,8 +115,16 @@ def of_rows(table: Table) -> dict[str, str]:
 
 
 def _find_first_values(table: Table) -> list[tuple[int, str]]:
-    gaps = {name: is_missing(column) for name, column in table.columns.items()}
+    columns = {name: _without_gaps(column) for name, column in table.columns.items()}
+    gaps = {name: is_missing(column) for name, column in columns.items()}
     return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
+
+
+def _without_gaps(column: Column) -> Column:
+    """Return a column without texts that may be gaps, which say nothing about what it holds."""
+    if isinstance(column, TextColumn) and any(map(is_gap, column.values)):
+        return TextColumn.of((None if is_gap(v) else v for v in column.values), column.codes)
+    return column
 
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
@@ -124,24 +137,30 @@ def _infer_role(name: str, column: Column) -> str:
     if not isinstance(column, TextColumn):
         is_id = column.dtype.kind == "f" and _counts_rows(name, column)
         return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
+    has_text = any(text.lower() in TOLD_GAPS for text in column.values)
+    column = cast(TextColumn, _without_gaps(column))
     n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]
     if not values or not n_texts:  # the values may be those of other rows
+        return CATEGORY if has_text else NUMBER
+    if all(value.lower() in TRUTH_VALUES for value in values):
         return NUMBER
+    is_code = any(map(_LEADING_ZERO.fullmatch, values))
     amounts = [parse_amount(value) for value in column.values]
     commas = [parse_amount(value, ",") for value in column.values]  # the reader knows what to do
     numbers = np.array(amounts, np.float64)
     numbers = np.where(np.isnan(numbers), np.array(commas, np.float64), numbers)
     are_numbers = ~np.isnan(numbers)
-    if _share(column, are_numbers) >= _NEARLY_ALL:
+    if _share(column, are_numbers) >= _NEARLY_ALL and not is_code:
         units = {find_unit(value) for value in values}
         if len(units - {""}) < 2 and units != {"", "%"}:
             is_id = _counts_rows(name, np.append(numbers, np.nan)[column.codes])
             return ID if is_id else NUMBER
         _warn_of_text(name, "amounts of several units", "let all of them have the same")
-    elif are_numbers.sum() > MANY_NUMBERS and _share(column, are_numbers) > 0.5:
+    elif are_numbers.sum() > MANY_NUMBERS and _share(column, are_numbers) > 0.5 and not is_code:
         texts = [column.values[i] for i in np.flatnonzero(~are_numbers)]
-        remedy = f"leave missing values empty; for text, {format_role(name, CATEGORY)}"
+        missing = format_missing(texts[0])
+        remedy = f"if they are missing, {missing}; for text, {format_role(name, CATEGORY)}"
         _warn_of_text(name, "numbers", f"some are none: {join_names(texts)}; {remedy}")
     if dates := _infer_dates(column):
         return dates

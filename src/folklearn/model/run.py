@@ -180,6 +180,7 @@ class Score:
         for rows in dataset.rows():
             totals += cls.totals(rows, dataset.predict(rows))
         dataset.warn_of_left_out()
+        dataset.warn_of_missing()
         dataset.unlearned.warn()
         return cls.of_totals(totals)
 

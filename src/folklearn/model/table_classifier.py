@@ -17,7 +17,7 @@ from folklearn.model.encoder import EncodedBatch, TableEncoder
 from folklearn.model.labels import LabelEncoder, plain, unplain
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.open import as_table
-from folklearn.readers.table import table_from_records
+from folklearn.readers.table import MissingValues, table_from_records
 from folklearn.serialization import Record, Serializable
 
 
@@ -39,6 +39,7 @@ class TableClassifier(Serializable):
         intercept: bool = True,
         windows: bool = False,
         terms: str = "auto",
+        missing: Iterable[str | float] | str | float = (),
         device: str | None = None,
         **settings: Any,
     ) -> None:
@@ -47,6 +48,7 @@ class TableClassifier(Serializable):
         self.device = OWN if device is None else device
         # As asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
+        self.missing = MissingValues(missing).asked
         self.scale, self.intercept = bool(scale), bool(intercept)
         self.has_window_bounds = bool(windows)
         self.asked_roles = dict(roles or {})
@@ -136,7 +138,7 @@ class TableClassifier(Serializable):
             with suppress(InvalidInputError):  # the table below names the column
                 p = pipeline.predict_row(row)
         if p is None:
-            known = {name: x[name] for name in x if str(name) in encoder.roles}
+            known = {str(name): x[name] for name in x if str(name) in encoder.roles}
             X = encoder.encode_known(table_from_records([known], [1]))
             p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
         return dict(zip(labels, p.tolist()))  # noqa: B905 - a fifth of the time here
@@ -188,7 +190,7 @@ class TableClassifier(Serializable):
 
     PARAMS = (
         "learner", "settings", "class_weight", "scale", "intercept", "windows", "roles",
-        "crosses", "terms",
+        "crosses", "terms", "missing",
     )  # fmt: skip
     STATE: ClassVar[Mapping[str, Any]] = {
         "is_open": bool,

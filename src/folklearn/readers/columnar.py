@@ -21,7 +21,14 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import DATE_KINDS, MAX_ABS_VALUE, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, IteratorIO
-from folklearn.readers.table import Column, Faults, TextColumn, convert_values, decode_column
+from folklearn.readers.table import (
+    Column,
+    DropGaps,
+    Faults,
+    TextColumn,
+    convert_values,
+    decode_column,
+)
 from folklearn.utils import import_optional
 
 MAGIC = PARQUET, FILE, STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
@@ -88,7 +95,7 @@ class ArrowReader(Reader):
                 for start in range(0, batch.num_rows, n_rows):
                     part = batch.slice(start, n_rows)
                     converted = {
-                        name: convert_arrow(part.column(name), kind)
+                        name: convert_arrow(part.column(name), kind, drop=self.drop_in(name))
                         for name, kind in wanted.items()
                     }
                     yield self.assemble_rows(converted, np.arange(row, row + part.num_rows))
@@ -132,7 +139,7 @@ def kind_of_type(type: Any) -> Kind | None:
 
 
 def convert_arrow(
-    array: Any, kind: Kind | None = None, decimal: str = "."
+    array: Any, kind: Kind | None = None, decimal: str = ".", drop: DropGaps | None = None
 ) -> tuple[Column, Faults]:
     """Return an Arrow array as a column of a kind, that of its type if None, and the faults."""
     import pyarrow as pa
@@ -167,7 +174,7 @@ def convert_arrow(
     values = array.dictionary.to_pylist()
     if kind == "text":
         return TextColumn.of(values, codes), {}
-    return decode_column(codes, values, kind, decimal)
+    return decode_column(codes, values, kind, decimal, drop)
 
 
 def is_frame(source: Any) -> bool:
@@ -234,5 +241,5 @@ class FrameReader(Reader):
         with suppress(TypeError, ValueError, OverflowError):  # what only Python holds together
             array = series.to_arrow()
         if array is None or kind_of_type(array.type) is None:
-            return convert_values(series.to_list(), kind)
-        return convert_arrow(array, kind)
+            return convert_values(series.to_list(), kind, drop=self.drop_in(name))
+        return convert_arrow(array, kind, drop=self.drop_in(name))

@@ -17,8 +17,13 @@ Kinds = Mapping[str, Kind]  # how columns are read, by name
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
 IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 MAX_ABS_VALUE = 1e13  # of a number: rows of ten thousand of them can still be computed with
-_MISSING = frozenset(("", "nan", "na", "n/a", "null"))
-_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
+_TEXT_GAPS = ("", "nan", "NaN")  # missing values of any column
+_PLAIN_GAPS = frozenset(("", "nan", "na", "n/a", "null"))  # of numbers and dates, in any case
+# Likewise, and users are told: such a text may be a value of its own.
+TOLD_GAPS = frozenset(("none", "n.a.", "#n/a", "?", "-"))
+_USUAL_GAPS = _PLAIN_GAPS | TOLD_GAPS
+_MAX_GAP_LENGTH = max(map(len, _USUAL_GAPS))
+TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})([ T]\d.*)?", re.ASCII)
 _YEAR_LAST = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4})([ T]\d.*)?", re.ASCII)
 _SHORT_HOUR = re.compile(r"(?<=^.)(?=\d:)")
@@ -32,6 +37,7 @@ _AMOUNT = {
 }
 _WRONG_KIND = ("is not a number", "is not a date")
 _AMBIGUOUS_ORDER = "its role must say which"
+_QUOTED_TEXT = re.compile(r"'([^'\\]{1,56})'(?:, unlike \S+,)? is not a ")
 _MAX_EXACT_INTEGER = 2.0**53  # floats below it hold every whole number
 
 
@@ -92,12 +98,12 @@ def _drop_zone(moment: datetime) -> datetime:
 
 
 def format_cell(value: Any) -> str | None:
-    """Return a value as text, None if it is missing."""
+    """Return a value as text, None if it is missing: None, NaN, or a text that is empty."""
     if value is None:
         return None
     if isinstance(value, str):
         text = value.strip()
-        return None if len(text) < 5 and text.lower() in _MISSING else text
+        return None if text in _TEXT_GAPS else text
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (float, np.floating)):
@@ -110,7 +116,20 @@ def format_cell(value: Any) -> str | None:
         moment, _ = to_date(value)
         is_day = not isinstance(value, (datetime, np.datetime64))
         return None if moment is None else (moment.date() if is_day else moment).isoformat()
-    return str(value)
+    return None if is_null(value) else str(value)
+
+
+def is_null(value: Any) -> bool:
+    """Tell whether a value is None, differs from itself, as NaN, or is NA of pandas."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA does not compare
+        return True
+
+
+def is_gap(text: str) -> bool:
+    """Tell whether a text without outer spaces is how people write a missing number or date."""
+    return len(text) <= _MAX_GAP_LENGTH and text.lower() in _USUAL_GAPS
 
 
 def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
@@ -118,10 +137,10 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
     if value is None:
         return math.nan, ""
     if isinstance(value, str):
-        text = format_cell(value)
-        if text is None:
+        text = value.strip()
+        if is_gap(text):
             return math.nan, ""
-        number = _TRUTH_VALUES.get(text.lower(), parse_amount(text, decimal))
+        number = TRUTH_VALUES.get(text.lower(), parse_amount(text, decimal))
         if number is None:
             other = "," if decimal == "." else "."
             is_other = parse_amount(text, other) is not None
@@ -136,7 +155,7 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            return math.nan, f"{_quote(value)} is not a number"
+            return math.nan, "" if is_null(value) else f"{_quote(value)} is not a number"
         except OverflowError:
             number = math.inf
     if not abs(number) <= MAX_ABS_VALUE:  # also for NaN, which is no fault
@@ -156,7 +175,7 @@ def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day), ""
     text = format_cell(value)
-    if text is None:
+    if text is None or is_gap(text):
         return None, ""
     moment = parse_date(text, kind) if isinstance(value, str) else None
     if moment is None and kind == "date" and _YEAR_LAST.fullmatch(text):
@@ -171,8 +190,14 @@ def add_remedy(fault: str, column: str) -> str:
     if fault == IS_NESTED:
         return f"{fault}; to leave the column out: {format_role(column, 'ignored')}"
     if fault.endswith(_WRONG_KIND):
-        return f"{fault}; for a column of text: {format_role(column, 'category')}"
+        fault = f"{fault}; for a column of text: {format_role(column, 'category')}"
+        value = _QUOTED_TEXT.match(fault)
+        return f"{fault}; if it is missing: {format_missing(value[1])}" if value else fault
     return fault
+
+
+def format_missing(text: str) -> str:
+    return spell_argument("missing={!r}", text)
 
 
 def format_role(column: str, role: str) -> str:

@@ -1,9 +1,8 @@
 """CSV: a header, then one record per row.
 
 Cells are separated by commas, semicolons, tabs or bars, whichever the header has most of, or by
-what the caller says. Spaces around names and cells do not matter, and blank lines neither. A cell
-that is empty or says nan, NA, N/A or null is missing. Messages count lines from 1, the header
-included.
+what the caller says. Spaces around names and cells do not matter, and blank lines neither. What is
+missing says `MissingValues`. Messages count lines from 1, the header included.
 
 A chunk is read by pyarrow. If it has faults or irregular quotes it is cut into smaller chunks, and
 those with a fault are read by Python's csv, which names the line. Python alone would take 3 times
@@ -31,7 +30,7 @@ from folklearn.utils import import_optional, join_names
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
 _SPACE_LINE = re.compile(rb"(?:^|\n)[ \t]+\r?\n")
-_MISSING = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
+_PLAIN_GAPS = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
 _FAULTY_CHUNK_BYTES = 2**17  # into which a chunk with a fault is cut
 _THREAD_BYTES = 2**20  # that a thread of pyarrow parses
 
@@ -45,6 +44,8 @@ class CsvReader(LineReader):
         self, source: ByteSource, *, delimiter: str | None = None, decimal: str | None = None
     ) -> None:
         super().__init__(source)
+        # Columns of numbers that pyarrow cannot read as such, as $5,643.83 and "-" for a gap.
+        self._not_plain: set[str] = set()
         import_optional("pyarrow", "CSV files need")
         unquoted = _QUOTED.sub("", source.first_line())
         self.delimiter = max(_DELIMITERS, key=unquoted.count) if delimiter is None else delimiter
@@ -97,7 +98,9 @@ class CsvReader(LineReader):
         self.names = tuple(original)
         renamed = [new for new, name in original.items() if new != name]
         if renamed:
-            self.notes.append(f"columns of one name twice, now called {join_names(renamed)}")
+            self.notes.append(
+                f"duplicate column names: the later ones were renamed {join_names(renamed)}"
+            )
 
     def _has_decimal_commas(self) -> bool:
         columns: Any = self.head().columns.values()  # all of them are text
@@ -146,10 +149,13 @@ class CsvReader(LineReader):
             or (b'"' in data and not record_ends(data, self.delimiter)[1])
         ):
             return None
-        text = pa.dictionary(pa.int32(), pa.string())
-        columns_read = [*kinds] or [self.names[0]]
-        for number in (pa.float64(), text):  # amounts such as $5,643.83 are read as text
-            types = {n: number if kinds.get(n) == "number" else text for n in columns_read}
+        number, text = pa.float64(), pa.dictionary(pa.int32(), pa.string())
+        columns_read, numeric = (
+            [*kinds] or [self.names[0]],
+            {n for n in kinds if kinds[n] == "number"},
+        )
+        for as_numbers in (numeric - self._not_plain, set[str]()):
+            types = {n: number if n in as_numbers else text for n in columns_read}
             with suppress(pa.ArrowInvalid):
                 table = arrow_csv.read_csv(
                     pa.BufferReader(data),
@@ -164,7 +170,7 @@ class CsvReader(LineReader):
                     arrow_csv.ConvertOptions(
                         column_types=types,
                         include_columns=columns_read,
-                        null_values=_MISSING,
+                        null_values=[*_PLAIN_GAPS, *sorted(self.missing.texts)],
                         decimal_point=self.decimal,
                         check_utf8=False,  # all of it was checked before
                     ),
@@ -178,9 +184,14 @@ class CsvReader(LineReader):
             lines = np.array([n for n, record in records if not self._is_blank(record)], np.int64)
             if len(lines) != table.num_rows:
                 return None
+        for name in numeric - as_numbers - self._not_plain:
+            values = table.column(name).combine_chunks().dictionary.to_pylist()
+            if any(v not in _PLAIN_GAPS and parse_number(v, self.decimal) is None for v in values):
+                self._not_plain.add(name)
         columns: dict[str, Column] = {}
         for name, kind in kinds.items():
-            columns[name], faults = convert_arrow(table.column(name), kind, self.decimal)
+            drop = self.drop_in(name)
+            columns[name], faults = convert_arrow(table.column(name), kind, self.decimal, drop)
             if faults:
                 return None
         return ParsedChunk(Table(columns, lines), ())
@@ -190,7 +201,7 @@ class CsvReader(LineReader):
         rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
         cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
         converted = {
-            name: convert_values(cells_of.get(name, ()), kind, self.decimal)
+            name: convert_values(cells_of.get(name, ()), kind, self.decimal, self.drop_in(name))
             for name, kind in kinds.items()
         }
         return self.assemble_rows(converted, lines, texts=texts, bad=bad)

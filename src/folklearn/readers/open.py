@@ -16,7 +16,7 @@ from folklearn.readers.reader import Reader
 from folklearn.readers.records import JsonReader, RowsReader
 from folklearn.readers.source import ByteSource
 from folklearn.readers.sparse_text import SvmlightReader, VwReader
-from folklearn.readers.table import Table, kind_of_column, table_from_records
+from folklearn.readers.table import MissingValues, Table, kind_of_column, table_from_records
 from folklearn.sparse import SparseRows, is_sparse
 
 # Of every format its reader, and how names of files of it end.
@@ -43,6 +43,7 @@ def open_reader(
     delimiter: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    missing: Any = (),
 ) -> Reader:
     """Return a reader of a file, a stream, a data frame or mappings.
 
@@ -57,6 +58,7 @@ def open_reader(
     delimiter : what separates the cells of CSV; detected if None.
     encoding : of text; if None, by a byte order mark, else UTF-8.
     decimal : "." or ",", the decimal mark of CSV; detected if None.
+    missing : texts and numbers that stand for a missing value, besides the usual ones.
 
     Examples
     --------
@@ -67,6 +69,19 @@ def open_reader(
     >>> [table.columns["size"].tolist() for table in reader.read({"size": "number"})]
     [[30.5, 70.0]]
     """
+    reader = _make_reader(source, format, delimiter, encoding, decimal)
+    if missing:
+        reader.missing = MissingValues(missing)
+    return reader
+
+
+def _make_reader(
+    source: Any,
+    format: str | None,
+    delimiter: str | None,
+    encoding: str | None,
+    decimal: str | None,
+) -> Reader:
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike, ByteSource)) or hasattr(source, "read"):

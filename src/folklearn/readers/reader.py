@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +16,9 @@ from folklearn.readers.convert import Kinds, add_remedy
 from folklearn.readers.source import ByteSource
 from folklearn.readers.table import (
     Column,
+    DropGaps,
     Faults,
+    MissingValues,
     Table,
     TextColumn,
     as_text_column,
@@ -89,6 +92,7 @@ class Reader(ABC):
     notes : what was detected and should be shown to the user.
     decimal : the decimal mark of numbers in text.
     left_out : the types of the columns that cannot be read, by name.
+    missing : what stands for a missing value; may be set until rows are read.
     has_fixed_roles : whether a model knows the columns, so that another role is no remedy.
     has_objects : whether columns can be read as the objects that they are.
     """
@@ -108,10 +112,15 @@ class Reader(ABC):
         self.name = name
         self.notes: list[str] = []
         self.left_out: dict[str, str] = {}
+        self.missing = MissingValues()
         self._head: Table | None = None
         self._was_read = False
         self._late: set[str] = set()  # columns that only later rows have
         self._feature_names: dict[int, str] = {}
+
+    def drop_in(self, column: str) -> DropGaps:
+        """Return what makes None of the missing values of a column of numbers or dates."""
+        return partial(self.missing.drop, column)
 
     @property
     def known(self) -> set[str]:
@@ -158,7 +167,7 @@ class Reader(ABC):
                 if n_rows >= _HEAD_ROWS or (self.is_live and n_rows):
                     break
             self._head = Table.concat(tables).take(slice(0, _HEAD_ROWS))
-        return self._head.take(slice(0, n))
+        return self.missing.mask(self._head.take(slice(0, n)))
 
     def read(self, kinds: Kinds, *, max_rows: int = 8192, on_bad: OnBad = None) -> Iterator[Table]:
         """Yield all rows in order, in tables.
@@ -195,7 +204,8 @@ class Reader(ABC):
         n_waiting = 0
         error: InvalidInputError | None = None
         try:
-            for table, bad in chunks:
+            for parsed, bad in chunks:
+                table = self.missing.mask(parsed)
                 if bad and on_bad is None:
                     table, error = table.take(table.lines < bad[0].line), bad[0]
                 elif on_bad is not None:

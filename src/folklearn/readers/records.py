@@ -1,8 +1,8 @@
 """Rows as mappings of column names to values: JSON lines, one object each, and Python's own.
 
 True and false of JSON are 1 and 0. A key that is absent, null or NaN is a missing value, and so is
-a string that is empty or says nan, NA, N/A or null. Keys that only later rows have are further
-columns. Numbers are written as text where text is asked for. 10^5 lines of 12 keys take .8 s.
+what `MissingValues` says. Keys that only later rows have are further columns. Numbers are written
+as text where text is asked for. 10^5 lines of 12 keys take .8 s.
 """
 
 import json
@@ -41,7 +41,7 @@ def convert_records(
     for name in dict.fromkeys((*(kinds or ()), *(n for n in names if n not in first_names))):
         kind = None if kinds is None else kinds.get(name)
         values = [record.get(name) for record in records]
-        column, faults = convert_values(values, kind, reader.decimal)
+        column, faults = convert_values(values, kind, reader.decimal, reader.drop_in(name))
         if kind is None and faults and len(faults) == sum(value is not None for value in values):
             reader.leave_out(name, "nested values")
         else:

@@ -1,9 +1,12 @@
 """Tables of named, typed columns: what every reader yields and every model takes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ Dates = NDArray[np.datetime64]
 Objects = NDArray[np.object_]
 RowSelection = slice | NDArray[np.int64] | NDArray[np.bool_]
 Faults = dict[int, str]  # what is wrong, by row
+# Takes values of a column and how often each occurs; returns None for those that are missing.
+DropGaps = Callable[[Sequence[Any], Iterable[int]], list[Any]]
 
 _SCALAR_TYPES = {int, float, bool, type(None)}
 _NESTED_TYPES = (Mapping, list, tuple, set, np.ndarray)
@@ -44,7 +49,7 @@ class TextColumn:
 
         With `rows` (T,), row t has the value of that index, none if it is -1.
 
-        >>> column = TextColumn.of(["red", None, " red", "blue", "n/a"])
+        >>> column = TextColumn.of(["red", None, " red", "blue", " "])
         >>> column.codes.tolist(), column.values
         ([0, -1, 0, 1, -1], ('red', 'blue'))
         """
@@ -212,6 +217,77 @@ def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int
     return Table(columns, np.asarray(lines, np.int64))
 
 
+class MissingValues:
+    """What stands for a missing value besides what always does, and how often texts did.
+
+    Of every column None, NaN and an empty text are missing, and so are the texts and numbers
+    `asked` for. Where numbers or dates are expected the usual spellings (`convert.is_gap`) are too.
+
+    Attributes
+    ----------
+    texts : those asked for, numbers as text.
+    taken : how often texts that nobody asked for were taken for missing, by column.
+
+    Examples
+    --------
+    >>> table = table_from_records([{"a": -999, "b": "?"}, {"a": 3, "b": "x"}], [1, 2])
+    >>> masked = MissingValues(["?", -999]).mask(table)
+    >>> masked.columns["a"].tolist(), masked.columns["b"].to_list()
+    ([nan, 3.0], [None, 'x'])
+    """
+
+    def __init__(self, asked: Any = ()) -> None:
+        self.asked = (asked,) if isinstance(asked, str | int | float) else tuple(asked)
+        for value in self.asked:
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise InvalidInputError(
+                    f"missing holds texts and numbers, such as ('?', -999), got {value!r}"
+                )
+        texts = [text for text in map(convert.format_cell, self.asked) if text is not None]
+        numbers = [number for number in map(convert.parse_number, texts) if number is not None]
+        self.texts, self.values = texts, frozenset[Any]((*texts, *numbers))
+        self._numbers = np.array(numbers)
+        self.taken: dict[str, Counter[str]] = {}
+
+    def drop(self, name: str, values: Sequence[Any], counts: Iterable[int]) -> list[Any]:
+        """Return values of a column of numbers or dates, None for texts that are missing."""
+        kept, taken = list(values), self.taken.setdefault(name, Counter())
+        for i, (value, n) in enumerate(zip(values, counts, strict=False)):
+            if isinstance(value, str):
+                text = value.strip()
+                if text in self.values:
+                    kept[i] = None
+                elif convert.is_gap(text):
+                    kept[i] = None
+                    if text.lower() in convert.TOLD_GAPS:
+                        taken[text] += n
+        return kept
+
+    def mask(self, table: Table) -> Table:
+        """Return a table without the values that were asked for."""
+        if not self.values:
+            return table
+        columns = {name: self._mask_column(column) for name, column in table.columns.items()}
+        return Table(columns, table.lines, table.features)
+
+    def _mask_column(self, column: Column) -> Column:
+        if isinstance(column, TextColumn):
+            if self.values.isdisjoint(column.values):
+                return column
+            values = (None if text in self.values else text for text in column.values)
+            return TextColumn.of(values, column.codes)
+        if column.dtype.kind == "O":
+            return np.fromiter(map(self.mask_value, column.tolist()), object, len(column))
+        is_asked = np.isin(column, self._numbers) if column.dtype.kind == "f" else np.False_
+        return np.where(is_asked, np.nan, column) if is_asked.any() else column
+
+    def mask_value(self, value: Any) -> Any:
+        """Return a value of a row, None if it was asked for."""
+        if isinstance(value, str):
+            return None if value.strip() in self.values else value
+        return None if isinstance(value, int | float) and value in self.values else value
+
+
 def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:
     got = repr(row)
     if hasattr(row, "to_dict"):  # a Series of pandas, whose repr is a page
@@ -220,11 +296,16 @@ def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:
 
 
 def convert_values(
-    values: Sequence[Any], kind: Kind | None = None, decimal: str = "."
+    values: Sequence[Any],
+    kind: Kind | None = None,
+    decimal: str = ".",
+    drop: DropGaps | None = None,
+    counts: Iterable[int] | None = None,
 ) -> tuple[Column, Faults]:
     """Return values as a column of a kind, and the faults by row.
 
-    If the kind is None it is that of the values, and no number is too large.
+    If the kind is None it is that of the values, and no number is too large. Where numbers or
+    dates are expected, `drop` is told of texts and `counts`, how often each occurs, 1 if None.
     """
     if kind == "object":
         return np.fromiter(values, object, len(values)), {}
@@ -246,10 +327,15 @@ def convert_values(
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return TextColumn.of(values), faults
-    are_plain = types == {str} and decimal == "." and "_" not in "".join(values)
+    if drop is not None and any(issubclass(t, str) for t in types):
+        values = drop(values, repeat(1) if counts is None else counts)
+    are_plain = False
+    if kind == "number" and types <= {str, type(None)} and decimal == ".":
+        are_plain = "_" not in "".join(filter(None, values))
     if kind == "number" and (are_plain or types <= _SCALAR_TYPES):
         with suppress(ValueError, OverflowError):  # text, or an integer with hundreds of digits
-            numbers = np.array([*map(float, values)] if are_plain else values, np.float64)
+            plain = [math.nan if v is None else float(v) for v in values] if are_plain else values
+            numbers = np.array(plain, np.float64)
             if np.fmax.reduce(np.abs(numbers), initial=0.0) <= MAX_ABS_VALUE:
                 return numbers, faults
     is_date = kind in convert.DATE_KINDS
@@ -267,11 +353,16 @@ def convert_values(
 
 
 def decode_column(
-    codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
+    codes: NDArray[np.int64],
+    values: Sequence[Any],
+    kind: Kind,
+    decimal: str = ".",
+    drop: DropGaps | None = None,
 ) -> tuple[Column, Faults]:
     """Convert distinct values to no text, once; row t has value `codes[t]`, none if that is -1."""
     distinct: Any
-    distinct, faults = convert_values(values, kind, decimal)
+    counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist() if drop else None
+    distinct, faults = convert_values(values, kind, decimal, drop, counts)
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}

@@ -63,7 +63,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Attributes
     ----------
-    learner, roles, crosses, classes, class_weight, settings : as for `folklearn.Model`.
+    learner, roles, crosses, classes, class_weight, missing, settings : as for `folklearn.Model`.
     terms : as for `folklearn.Model`, but "none" by default: a label takes twice as long with them.
     windows : whether windows have lower bounds, which takes about twice the time.
     wait : seconds that a label, or a reward, may be late.
@@ -78,6 +78,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     crosses: list[tuple[_Name, _Name]] = []
     classes: list[_ClassName | Int64 | float | bool] = []
     class_weight: dict[_ClassName, float] | None = None
+    missing: list[_ClassName | Int64 | float] = []
     settings: dict[str, str | Int64 | float | bool | None] = {}
     terms: Literal["none", "auto", "all"] = "none"
     windows: bool = True

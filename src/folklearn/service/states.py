@@ -128,7 +128,7 @@ class ClassifierState:
         if len(config.classes) > created.limits.classes:
             raise RefusedError(422, f"a model may have {created.limits.classes} classes")
         if record is None:
-            names = ("roles", "crosses", "classes", "class_weight", "terms", "windows")
+            names = ("roles", "crosses", "classes", "class_weight", "missing", "terms", "windows")
             options: dict[str, Any] = {name: getattr(config, name) for name in names}
             settings: dict[str, Any] = config.settings
             self.model = Model(config.learner, **options, **settings)
