@@ -216,8 +216,9 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     path.write_text(text)
     said = "\ncategory  colour, zip\n"
     gaps = "missing   40 values in size, colour; a missing number counts as the mean of its column"
-    options = [*TARGET, "--role", "zip=category"]
+    options = [*TARGET, "--role", "zip=category", "--missing", "NA", "--missing", "x"]
     outcome = folklearn("run", path, *options, "-f", tmp_path / "m", "--learner", "folklore")
+    assert load(tmp_path / "m").missing == ("NA", "x")
     assert said in outcome.stderr
     assert gaps in outcome.stderr
     feed(text.encode())

@@ -120,10 +120,14 @@ def test_after_a_fit_the_loss_is_that_of_what_was_predicted():
     assert model.metrics.loss - before == pytest.approx(-np.log(given), rel=1e-6)
 
 
-def test_a_number_to_be_estimated_is_doubted():
+def test_a_number_to_be_estimated_is_refused_unless_it_is_called_a_target():
     rows = [{"a": float(i), "y": str(i * 1.7)} for i in range(100)]
+    model = Model()
+    with pytest.raises(InvalidInputError, match=r"classes all the same: roles=\{'y': 'target'\}"):
+        model.run(rows, "y")
+    assert (model.n_rounds, model.labels) == (0, ())
     with pytest.warns(DataWarning, match="different numbers"):
-        Model().run(rows, "y")
+        Model(roles={"y": "target"}).run(rows, "y")
 
 
 @pytest.mark.filterwarnings("ignore:the saved model will do worse")

@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import Folklore, Model
+from folklearn import DataWarning, Folklore, Model
 from folklearn.errors import InvalidInputError
 
 COLOURS = ["red", "green", "blue", None]
@@ -284,8 +284,62 @@ def test_late_columns_and_missing_values(rng):
     assert model.predict_proba_one(x | {"new": 3.0, "colour2": "x"}) == p
     model.learn_one(x | {"new": 3.0}, "warm")
     assert model.roles["new"] == "number"
-    gaps = [model.predict_proba_one({"n": gap}) for gap in (None, math.nan, "", "NA")]
-    assert all(gap == model.predict_proba_one({}) for gap in gaps)
+    gaps = (None, math.nan, np.nan, "", " NA", "-", "?", "n.a.", "None", np.timedelta64("NaT"))
+    assert all(model.predict_proba_one({"n": gap}) == model.predict_proba_one({}) for gap in gaps)
+    assert all(model.predict_proba_one({"day": gap}) == model.predict_proba_one({}) for gap in gaps)
+
+
+@pytest.mark.parametrize("source", ["file", "frame", "rows"])
+def test_one_rule_for_values(tmp_path, source):
+    """What a value says does not depend on whether a file, a frame or a row brings it."""
+    rows = [
+        {
+            "age": "-" if i % 9 == 5 else str(i * 7 % 60), "code": f"{i % 5:03d}",
+            "on": ("True", "False")[i % 3 == 0], "size": -999 if i % 7 == 0 else i % 11,
+            "shop": ("None", "unknown", "south")[i % 3], "wait": i % 13, "y": "pq"[i * 7 % 60 > 30],
+        }
+        for i in range(300)
+    ]  # fmt: skip
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(rows)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model = Model(missing=(-999, "unknown"))
+    with pytest.warns(DataWarning, match="column 'age': 33 values '-' were taken for missing; for"):
+        model.run({"file": tmp_path / "t.csv", "frame": frame, "rows": rows}[source], "y")
+    assert set(model.roles.values()) == {"number", "category", "target"}
+    roles = [model.roles[name] for name in ("age", "code", "on", "size", "shop", "wait")]
+    assert roles == ["number", "category", "number", "number", "category", "number"]
+    assert {part for name, part in model.encoder.keys if name == "shop"} == {"None", "south"}
+    model.save(tmp_path / "m")
+    model = folklearn.load(tmp_path / "m")
+    full = {"age": 31, "code": "003", "on": True, "size": 5, "shop": "south", "wait": 2}
+    same = [
+        {**full, "on": "true"}, {**full, "age": "31"},
+        {**full, "wait": datetime.timedelta(seconds=2)},
+        {**full, "wait": np.timedelta64(2, "s")}, {**full, "wait": "2.0"},
+    ]  # fmt: skip
+    for row in same:
+        assert model.predict_proba_one(row) == model.predict_proba_one(full)
+        np.testing.assert_array_equal(model.predict_proba([row]), model.predict_proba([full]))
+    gaps = [(None, -999, "unknown"), ("?", "-999", " unknown "), ("-", -999.0, "")]
+    lacking = [full | dict(zip(("age", "size", "shop"), gap, strict=True)) for gap in gaps]
+    absent = {"code": "003", "on": True, "wait": 2}
+    for row in lacking:
+        assert model.predict_proba_one(row) == model.predict_proba_one(absent)
+    with pytest.warns(DataWarning, match=r"1 value '\?', 1 value '-' were taken for missing$"):
+        P = model.predict_proba(pd.DataFrame(lacking))
+    np.testing.assert_array_equal(P, model.predict_proba([absent] * 3))
+    before = model.n_rounds
+    model.learn_one(full | {"age": "-", "size": -999}, "p")
+    assert model.n_rounds == before + 1
+
+
+def test_rows_with_keys_that_are_no_text_go_the_short_way():
+    model = Model()
+    for i in range(8):
+        model.learn_one({("rbf", 0): i % 3, 7: "uv"[i % 2]}, "pq"[i % 2])
+    named = model.encoder.encode_row({"('rbf', 0)": 2, "7": "v"})
+    np.testing.assert_array_equal(model.encoder.encode_row({("rbf", 0): 2, 7: "v"}), named)
 
 
 def test_the_order_of_a_mapping_is_of_no_account(rng):

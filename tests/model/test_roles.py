@@ -5,8 +5,9 @@ import re
 import pytest
 
 from folklearn import DataWarning
-from folklearn.model.roles import infer_roles, of_value
-from folklearn.readers.table import Table, TextColumn
+from folklearn.model.roles import infer_roles, of_first_values, of_value
+from folklearn.readers.convert import is_gap
+from folklearn.readers.table import Table, TextColumn, table_from_records
 
 
 def role_of(values):
@@ -46,6 +47,28 @@ def test_one_mistake_does_not_change_what_a_column_is(values, role):
 def test_values_of_other_rows_do_not_count():
     rows = TextColumn.of(["red", "blue", None])[2:]
     assert infer_roles(Table({"x": rows}, range(1)))["x"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("values", "role"),
+    [
+        (["007", "010", "12"], "category"),  # a code
+        (["0", "0.5", "-0.25"], "number"),
+        (["TRUE", "false", "-"], "number"),
+        (["yes", "no"], "category"),
+        (["3", "?", "?", "NULL", "?"], "number"),
+        (["2024-05-01", "n.a.", "None"], "date"),
+        (["$3", "-", "$4"], "number"),
+        (["NA", "null"], "number"),  # nothing is known
+        (["None", "-"], "category"),  # may be values
+        (["None", "brick"], "category"),
+    ],
+)
+def test_what_is_missing_says_nothing_about_a_column(values, role):
+    assert role_of(values) == role
+    gap = next((value for value in values if is_gap(value)), None)
+    if gap is not None:
+        assert of_first_values(table_from_records([{"x": gap}], [1])) == {}
 
 
 @pytest.mark.parametrize(

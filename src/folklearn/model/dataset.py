@@ -359,8 +359,8 @@ class ModelDataset:
         gaps = [label for label in labels if is_gap(label)]
         if gaps:
             warn_of_data(
-                f"{join_names(gaps)} is a class of column {self.target!r}; if that means that a row "
-                f"has no label: {format_missing(gaps[0])}"
+                f"column {self.target!r} has the class {join_names(gaps)}; if such rows have no "
+                f"label: {format_missing(gaps[0])}"
             )
         return counts
 

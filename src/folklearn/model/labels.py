@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
+from folklearn.readers.convert import is_null
 from folklearn.readers.table import TextColumn, distinct_codes
 from folklearn.utils import count_of
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,16 +115,12 @@ def of_rows(table: Table) -> dict[str, str]:
 
 
 def _find_first_values(table: Table) -> list[tuple[int, str]]:
-    columns = {name: _without_gaps(column) for name, column in table.columns.items()}
-    gaps = {name: is_missing(column) for name, column in columns.items()}
+    gaps = {}
+    for name, column in table.columns.items():  # what may be missing says nothing about a column
+        gaps[name] = is_missing(
+            column.without(is_gap) if isinstance(column, TextColumn) else column
+        )
     return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
-
-
-def _without_gaps(column: Column) -> Column:
-    """Return a column without texts that may be gaps, which say nothing about what it holds."""
-    if isinstance(column, TextColumn) and any(map(is_gap, column.values)):
-        return TextColumn.of((None if is_gap(v) else v for v in column.values), column.codes)
-    return column
 
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
@@ -138,7 +134,7 @@ def _infer_role(name: str, column: Column) -> str:
         is_id = column.dtype.kind == "f" and _counts_rows(name, column)
         return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
     has_text = any(text.lower() in TOLD_GAPS for text in column.values)
-    column = cast(TextColumn, _without_gaps(column))
+    column = column.without(is_gap)
     n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]
     if not values or not n_texts:  # the values may be those of other rows

@@ -138,7 +138,7 @@ class TableClassifier(Serializable):
             with suppress(InvalidInputError):  # the table below names the column
                 p = pipeline.predict_row(row)
         if p is None:
-            known = {str(name): x[name] for name in x if str(name) in encoder.roles}
+            known = {name: x[name] for name in x if str(name) in encoder.roles}
             X = encoder.encode_known(table_from_records([known], [1]))
             p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
         return dict(zip(labels, p.tolist()))  # noqa: B905 - a fifth of the time here

@@ -128,11 +128,9 @@ class Reader(ABC):
 
     def leave_out(self, column: str, type: str) -> None:
         if column not in self.left_out:
+            why = "" if self.left_out else ": only numbers, text, dates and durations can be read"
             self.left_out[column] = type
-            self.notes.append(
-                f"column {column!r} holds {type} and is left out: only numbers, text and dates "
-                "can be read"
-            )
+            self.notes.append(f"column {column!r} holds {type} and is left out{why}")
 
     def check_column_count(self, n_columns: int) -> None:
         if n_columns > MAX_COLUMNS:
