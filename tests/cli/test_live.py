@@ -211,7 +211,7 @@ def test_one_class_alone(folklearn, feed, tmp_path):
 
 
 def test_categories_and_gaps(folklearn, feed, tmp_path):
-    text = "size,colour,zip,kind\n" + "1,red,10115,a\n,blue,80331,b\n3,NA,10115,a\n" * 20
+    text = "size,colour,zip,kind\n" + "1,red,10115,a\n?,blue,80331,b\n3,NA,10115,a\n" * 20
     path = tmp_path / "t.csv"
     path.write_text(text)
     said = "\ncategory  colour, zip\n"
@@ -221,8 +221,12 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     assert load(tmp_path / "m").missing == ("NA", "x")
     assert said in outcome.stderr
     assert gaps in outcome.stderr
+    told = "Warning: column 'size': 20 values '?' were taken for missing; for a category of its own"
+    assert outcome.stderr.count(told) == 1
     feed(text.encode())
-    assert said in folklearn("run", "-", *options, "--learner", "folklore").stderr
+    outcome = folklearn("run", "-", *options, "--learner", "folklore")
+    assert said in outcome.stderr
+    assert outcome.stderr.count(told) == 1
     new = tmp_path / "new.csv"
     new.write_text("zip,colour,size\n10115,7,\n80331,,3\n")
     outcome = folklearn("predict", tmp_path / "m", new)

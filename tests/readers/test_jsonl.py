@@ -62,8 +62,8 @@ def test_nested_columns_are_left_out(write, read):
     reader = opened(write('{"a": 1, "tags": ["x"]}\n{"a": 2, "tags": null}\n{"a": 3}\n'))
     assert reader.names == ("a",)
     assert reader.notes == [
-        "column 'tags' holds nested values and is left out: only numbers, text, dates and durations can be "
-        "read"
+        "column 'tags' holds nested values and is left out: only numbers, text, dates "
+        "and durations can be read"
     ]
     rows = read(reader, {"a": "number"})
     assert (rows.names, rows["a"]) == (["a"], [1.0, 2.0, 3.0])

@@ -1,6 +1,6 @@
 """`folklearn.Model` as a River classifier; the extra `river` brings River."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         max_weight: float = 1.0,
         memory: int | None = None,
         terms: str = "auto",
-        missing: tuple[str | float, ...] = (),
+        missing: Iterable[str | float] | None = None,
     ) -> None:
         self.learner = learner
         self.terms = terms

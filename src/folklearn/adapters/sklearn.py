@@ -148,7 +148,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
         terms: str = _AUTO,
-        missing: Any = (),
+        missing: Any = None,
         class_weight: Any = None,
         max_weight: float | None = None,
         random_state: Any = None,

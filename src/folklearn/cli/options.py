@@ -132,7 +132,6 @@ class Source:
         if os.path.isdir(file):
             raise FolklearnError(f"{file} is a folder, not a file of rows")
         stored = open_source(file, self.encoding)
-        options["missing"] = self.missing or ()
         return open_reader(stored.buffer() if buffered else stored, **options), target
 
 

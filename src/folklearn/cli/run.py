@@ -165,7 +165,7 @@ def run(
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
-                terms=terms, missing=source.missing or (), device=device, **settings,
+                terms=terms, missing=source.missing, device=device, **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
@@ -205,6 +205,7 @@ def run(
             rows = count_of(n_learned, "row")
             sentence = f"{bad}; the model of the {rows} before it was saved to {save}"
             raise FolklearnError(sentence) from None
+        dataset.warn_of_missing()
         _check_learned(run, reader.name, signals)
         run.finish()
         if plot_path is not None:

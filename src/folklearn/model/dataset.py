@@ -337,6 +337,7 @@ class ModelDataset:
             on_bad=(lambda _: None) if self.on_bad else None,
             progress=progress,
         )
+        self.warn_of_missing()
         if counts.sorted and self.shuffle is None:
             warn_of_data(
                 "the labels come sorted: a model that learns row by row sees one class after the "
@@ -368,7 +369,6 @@ class ModelDataset:
         """Predict, then learn, all rows; yield them with what came of them."""
         self.begin()
         self.warn_of_left_out()
-        self.warn_of_missing()
         total = self.scan.n_rows if self.scan else self.reader.n_rows
         with report_progress(progress, total or 0, "learning") as report:
             n_rows = 0

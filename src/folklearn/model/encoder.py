@@ -70,7 +70,7 @@ class TableEncoder(Serializable):
         crosses: Iterable[Sequence[str]] = (),
         *,
         sparse: bool = False,
-        missing: Iterable[Any] = (),
+        missing: Iterable[Any] | None = None,
     ) -> None:
         self.gaps = MissingValues(missing)
         self.missing = self.gaps.asked

@@ -39,7 +39,7 @@ class TableClassifier(Serializable):
         intercept: bool = True,
         windows: bool = False,
         terms: str = "auto",
-        missing: Iterable[str | float] | str | float = (),
+        missing: Iterable[str | float] | str | float | None = None,
         device: str | None = None,
         **settings: Any,
     ) -> None:

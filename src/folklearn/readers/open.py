@@ -43,7 +43,7 @@ def open_reader(
     delimiter: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
-    missing: Any = (),
+    missing: Any = None,
 ) -> Reader:
     """Return a reader of a file, a stream, a data frame or mappings.
 
@@ -70,7 +70,7 @@ def open_reader(
     [[30.5, 70.0]]
     """
     reader = _make_reader(source, format, delimiter, encoding, decimal)
-    if missing:
+    if missing is not None:
         reader.missing = MissingValues(missing)
     return reader
 

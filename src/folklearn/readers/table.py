@@ -243,7 +243,8 @@ class MissingValues:
     ([nan, 3.0], [None, 'x'])
     """
 
-    def __init__(self, asked: Any = ()) -> None:
+    def __init__(self, asked: Any = None) -> None:
+        asked = () if asked is None else asked
         self.asked = (asked,) if isinstance(asked, str | int | float) else tuple(asked)
         for value in self.asked:
             if isinstance(value, bool) or not isinstance(value, str | int | float):
