@@ -381,7 +381,8 @@ class ModelDataset:
             self.keep_names()
         if self.reader.left_out.keys() - self._warned_of:  # later rows may have such columns
             self.warn_of_left_out()
-        self.warn_of_missing()
+        if self.one_pass:
+            self.warn_of_missing()
 
     def learn(self, rows: LabelledTable) -> Iterator[tuple[LabelledTable, PredictionBatch]]:
         """Learn the rows that have a label and predict the others, in order."""

@@ -252,7 +252,7 @@ class TableEncoder(Serializable):
 
     def encode(self, table: Table) -> EncodedBatch:
         """Return the rows of a table as a matrix, and what they bring that is new."""
-        table = self.gaps.mask(table)
+        table = self.gaps.mask(table) if self.missing else table
         features, new_roles = table.features, dict[str, str]()
         if features is not None and self.keys and FEATURES not in self._placed:
             raise InvalidInputError(

@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,9 @@ class ArrowReader(Reader):
                 for start in range(0, batch.num_rows, n_rows):
                     part = batch.slice(start, n_rows)
                     converted = {
-                        name: convert_arrow(part.column(name), kind, drop=self.drop_in(name))
+                        name: convert_arrow(
+                            part.column(name), kind, drop=partial(self.missing.drop, name)
+                        )
                         for name, kind in wanted.items()
                     }
                     yield self.assemble_rows(converted, np.arange(row, row + part.num_rows))
@@ -241,5 +243,5 @@ class FrameReader(Reader):
         with suppress(TypeError, ValueError, OverflowError):  # what only Python holds together
             array = series.to_arrow()
         if array is None or kind_of_type(array.type) is None:
-            return convert_values(series.to_list(), kind, drop=self.drop_in(name))
-        return convert_arrow(array, kind, drop=self.drop_in(name))
+            return convert_values(series.to_list(), kind, drop=partial(self.missing.drop, name))
+        return convert_arrow(array, kind, drop=partial(self.missing.drop, name))

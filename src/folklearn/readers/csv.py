@@ -14,6 +14,7 @@ import csv
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,7 @@ class CsvReader(LineReader):
                 self._not_plain.add(name)
         columns: dict[str, Column] = {}
         for name, kind in kinds.items():
-            drop = self.drop_in(name)
+            drop = partial(self.missing.drop, name)
             columns[name], faults = convert_arrow(table.column(name), kind, self.decimal, drop)
             if faults:
                 return None
@@ -201,7 +202,9 @@ class CsvReader(LineReader):
         rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
         cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
         converted = {
-            name: convert_values(cells_of.get(name, ()), kind, self.decimal, self.drop_in(name))
+            name: convert_values(
+                cells_of.get(name, ()), kind, self.decimal, partial(self.missing.drop, name)
+            )
             for name, kind in kinds.items()
         }
         return self.assemble_rows(converted, lines, texts=texts, bad=bad)

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +15,6 @@ from folklearn.readers.convert import Kinds, add_remedy
 from folklearn.readers.source import ByteSource
 from folklearn.readers.table import (
     Column,
-    DropGaps,
     Faults,
     MissingValues,
     Table,
@@ -118,10 +116,6 @@ class Reader(ABC):
         self._late: set[str] = set()  # columns that only later rows have
         self._feature_names: dict[int, str] = {}
 
-    def drop_in(self, column: str) -> DropGaps:
-        """Return what makes None of the missing values of a column of numbers or dates."""
-        return partial(self.missing.drop, column)
-
     @property
     def known(self) -> set[str]:
         return {*self.names, *self.left_out}
@@ -203,7 +197,7 @@ class Reader(ABC):
         error: InvalidInputError | None = None
         try:
             for parsed, bad in chunks:
-                table = self.missing.mask(parsed)
+                table = self.missing.mask(parsed) if self.missing.asked else parsed
                 if bad and on_bad is None:
                     table, error = table.take(table.lines < bad[0].line), bad[0]
                 elif on_bad is not None:

@@ -7,6 +7,7 @@ as text where text is asked for. 10^5 lines of 12 keys take .8 s.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -41,7 +42,9 @@ def convert_records(
     for name in dict.fromkeys((*(kinds or ()), *(n for n in names if n not in first_names))):
         kind = None if kinds is None else kinds.get(name)
         values = [record.get(name) for record in records]
-        column, faults = convert_values(values, kind, reader.decimal, reader.drop_in(name))
+        column, faults = convert_values(
+            values, kind, reader.decimal, partial(reader.missing.drop, name)
+        )
         if kind is None and faults and len(faults) == sum(value is not None for value in values):
             reader.leave_out(name, "nested values")
         else:
