@@ -5,6 +5,7 @@ import datetime
 import math
 import pickle
 from dataclasses import asdict
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -284,7 +285,19 @@ def test_late_columns_and_missing_values(rng):
     assert model.predict_proba_one(x | {"new": 3.0, "colour2": "x"}) == p
     model.learn_one(x | {"new": 3.0}, "warm")
     assert model.roles["new"] == "number"
-    gaps = (None, math.nan, np.nan, "", " NA", "-", "?", "n.a.", "None", np.timedelta64("NaT"))
+    gaps = (
+        None,
+        math.nan,
+        np.nan,
+        "",
+        " NA",
+        "-",
+        "?",
+        "n.a.",
+        "None",
+        np.timedelta64("NaT"),
+        Decimal("sNaN"),
+    )
     assert all(model.predict_proba_one({"n": gap}) == model.predict_proba_one({}) for gap in gaps)
     assert all(model.predict_proba_one({"day": gap}) == model.predict_proba_one({}) for gap in gaps)
 

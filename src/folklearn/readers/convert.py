@@ -123,7 +123,7 @@ def is_null(value: Any) -> bool:
     """Tell whether a value is None, differs from itself, as NaN, or is NA of pandas."""
     try:
         return value is None or bool(value != value)
-    except TypeError:  # NA does not compare
+    except (TypeError, ArithmeticError):  # NA and a signalling NaN of Decimal do not compare
         return True
 
 
