@@ -151,10 +151,8 @@ class CsvReader(LineReader):
         ):
             return None
         number, text = pa.float64(), pa.dictionary(pa.int32(), pa.string())
-        columns_read, numeric = (
-            [*kinds] or [self.names[0]],
-            {n for n in kinds if kinds[n] == "number"},
-        )
+        columns_read = [*kinds] or [self.names[0]]
+        numeric = {name for name, kind in kinds.items() if kind == "number"}
         for as_numbers in (numeric - self._not_plain, set[str]()):
             types = {n: number if n in as_numbers else text for n in columns_read}
             with suppress(pa.ArrowInvalid):
