@@ -30,7 +30,7 @@ _MODULES = {
     "evaluate.auditing": "Certifier PredictionCertificate audit",
     "evaluate.best_linear": "BestLinearModel Pass best_in_class",
     "evaluate.interactions": "Interactions",
-    "evaluate.monitor": "Alarm Monitor",
+    "evaluate.monitor": "Alarm ColumnAlarm Monitor",
     "evaluate.off_policy": (
         "Estimate LearnedPolicy best_constant greedy logged_value off_policy reward_model uniform"
     ),
@@ -53,6 +53,7 @@ _MODULES = {
     "model.explain": "Explanation",
     "model.holdout": "HoldoutWeights",
     "metrics.accumulator": "ClassRecord ColumnRecord Metrics PredictionBatch Segment",
+    "metrics.columns": "ColumnCounts ColumnPlaces Shift",
     "metrics.scores": "CalibrationCurve Scores linear_losses progressive score",
     "model.model": "Model",
     "model.display": "certificate_card",
@@ -81,8 +82,8 @@ HOMES = {
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
-    "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace",
-    "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
+    "ColumnCounts", "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights",
+    "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
     "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler",
     "OnlineToBatch", "Ons", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian",
     "Soba", "SparseScaler", "SparseSgd", "StreamEvidence", "TableEncoder", "TermMixture",

@@ -98,7 +98,17 @@ def of_class(**changes):
 
 def of_column(**changes):
     record = {"name": "age", "role": "number", "first": 0, "n_missing": 0, "n_outliers": 0}
-    return SimpleNamespace(**record | {"n_categories": 0, "new_categories": ()} | changes)
+    return SimpleNamespace(
+        **record
+        | {
+            "n_categories": 0,
+            "new_categories": (),
+            "is_constant": False,
+            "shift": None,
+            "explained": 0.0,
+        }
+        | changes
+    )
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,7 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
     if run.hindsight is None:
         yield "In hindsight: not computed for this many weights or rows; --exact does it."
     yield from describe_claims(model, run.certificate)
+    yield from run.notes
     windows = model.windows() if model.has_window_bounds else []
     windows = [window for window in windows if window.weight > 0.0]
     if windows:

@@ -1,7 +1,7 @@
 """Alarms when capped losses have risen, with a bound on the probability of a false alarm."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.metrics.columns import Shift
 from folklearn.serialization import Record, Serializable
 
 _ROWS_PER_LOOK = 64
@@ -51,6 +52,18 @@ class Alarm(NamedTuple):
         )
 
 
+class ColumnAlarm(NamedTuple):
+    """A column whose values have changed, as `Model.monitor` finds it."""
+
+    row: int  # the rows that had come by then
+    column: str
+    shift: Shift
+
+    def in_words(self) -> str:
+        """Return the alarm as a sentence."""
+        return f"After row {self.row}: column {self.column} {self.shift.in_words()}."
+
+
 class Monitor(Serializable):
     r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
@@ -75,7 +88,8 @@ class Monitor(Serializable):
 
     Parameters
     ----------
-    alert : called with every `Alarm`; it is not saved.
+    alert : called with every `Alarm`, and by `Model.monitor` with every `ColumnAlarm`, once for a
+        column; it is not saved.
     alpha : the probability of a false alarm, ever; between 0 and 1.
     rise : by which part of itself the capped loss may rise without an alarm, from 0 to 100.
     cap : larger losses count as this one, in nats; positive. Losses below 0 count as 0.
@@ -103,7 +117,7 @@ class Monitor(Serializable):
 
     def __init__(
         self,
-        alert: Callable[[Alarm], Any] | None = None,
+        alert: Callable[[Any], Any] | None = None,
         *,
         alpha: float = 0.01,
         rise: float = 0.01,
@@ -121,6 +135,7 @@ class Monitor(Serializable):
         """Begin anew, at row 0 of another stream."""
         self.start = 0
         self.alarms: list[Alarm] = []
+        self._shifts: Mapping[str, Shift] = {}
         self._waiting: list[float] = []  # for the next look
         self._n_looks = 0
         self._begin()
@@ -156,6 +171,18 @@ class Monitor(Serializable):
             self._look(rows)
         if self.alert is not None:
             for alarm in self.alarms[n_alarms:]:
+                self.alert(alarm)
+
+    def observe_columns(self, shifts: Mapping[str, Shift]) -> None:
+        """Take note of columns that have changed; the alert is called with those that are new."""
+        new = [
+            ColumnAlarm(self.n_rows, column, shift)
+            for column, shift in shifts.items()
+            if column not in self._shifts
+        ]
+        self._shifts = {**self._shifts, **shifts}
+        if self.alert is not None:
+            for alarm in new:
                 self.alert(alarm)
 
     def _look(self, losses: Array) -> None:

@@ -18,6 +18,8 @@ N_SCORES = 100  # bins of a probability
 N_BINS = 10  # of calibration
 PRESENT, GAPS, FIRST, OUTLIERS = range(4)  # of a place in a row
 MEAN, SQUARES = range(2)
+N_EDGES = 7  # between the bins of the values in a place
+NO_VALUE, N_VALUE_BINS = 0, N_EDGES + 2
 
 OUTLIER_DEVIATIONS = 5.0  # an outlier is further from the mean, and moves it no more than that
 _MIN_VALUES_FOR_OUTLIERS = 32
@@ -134,3 +136,22 @@ def count_values(X, is_number, n_before, counts, moments):
             # Welford's recursion: no sum of squares, so a large offset costs no accuracy.
             moments[MEAN, j] += step / (n + 1)
             moments[SQUARES, j] += step * step * (n / (n + 1))
+
+
+@kernel
+def count_bins(X, is_number, edges, labels, bins, by_class):
+    """Count the bin of each value of rows X (T, d): no value, or how many edges (d, 7) it is above.
+
+    bins (d, 9) are of all rows, by_class (K, d, 9) of those of a class, unless it is empty. What is
+    a value is as for `count_values`.
+    """
+    for t in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            value, at = X[t, j], NO_VALUE
+            if not math.isnan(value) and (is_number[j] or value != 0.0):
+                at = 1
+                for i in range(N_EDGES):
+                    at += value > edges[j, i]
+            bins[j, at] += 1
+            if by_class.shape[0] > 0:
+                by_class[labels[t], j, at] += 1

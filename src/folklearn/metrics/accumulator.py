@@ -1,9 +1,9 @@
 """`Metrics`: totals over a stream, its segments and recent windows, classes and columns."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,13 @@ from folklearn.arrays import TINY, Array, log_losses
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
 from folklearn.kernels import metrics as kernels
+from folklearn.metrics.columns import ColumnCounts, ColumnPlaces, Shift
 from folklearn.metrics.scores import CalibrationCurve
 from folklearn.serialization import Record, Serializable
 
 _FIRST_SEGMENT_ROWS = 32  # before neighbours are joined
 _MAX_CLASSES_OF_TABLES = 50  # with confusion, calibration and AUC
+_MIN_ROWS_OF_CONSTANT = 64
 _MAX_PENDING_ROWS = 256  # added one by one, before they are counted
 MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
 
@@ -162,6 +164,10 @@ class ColumnRecord:
     n_outliers : numbers more than 5 standard deviations from the mean of those before.
     n_categories : with a place, their own or shared; 0 for other roles, and for words.
     new_categories : those that came after the first segment.
+    is_constant : whether all rows have the same value.
+    shift : a change of its values that is more than chance; None if there is none.
+    explained : the share of the entropy of the classes that the column alone explains; NaN if not
+        known.
     """
 
     name: str
@@ -171,20 +177,9 @@ class ColumnRecord:
     n_outliers: int = 0
     n_categories: int = 0
     new_categories: tuple[str, ...] = ()
-
-
-class ColumnPlaces(NamedTuple):
-    """The places of a column in an encoded row.
-
-    categories : of a category column, one for each place; empty where rows stay sparse.
-    is_feature : whether it is a column of a matrix, in which 0 is no value and NaN is a gap.
-    """
-
-    name: str
-    role: str
-    places: Sequence[int]
-    categories: Sequence[str] | None = None
-    is_feature: bool = False
+    is_constant: bool = False
+    shift: Shift | None = None
+    explained: float = math.nan
 
 
 class Metrics(Serializable):
@@ -202,6 +197,7 @@ class Metrics(Serializable):
         "totals", "segments", "windows", "classes", "confusion", "scores", "probability_sums",
         "counts", "moments",
     )  # fmt: skip
+    STATE: ClassVar = {"_columns": ColumnCounts}
 
     def __init__(self) -> None:
         self._n_counted, self._segment_rows = 0, _FIRST_SEGMENT_ROWS
@@ -215,6 +211,7 @@ class Metrics(Serializable):
         self._probability_sums = np.zeros((0, kernels.N_BINS))
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
+        self._columns = ColumnCounts()
         self._pending: list[tuple[Any, ...]] = []  # rows that came one by one, not counted yet
         self._absent, self._n_known = np.zeros(0), 0  # of rows that came one by one
 
@@ -272,6 +269,7 @@ class Metrics(Serializable):
         )  # fmt: skip
         is_number = np.isnan(batch.absent[: X.shape[1]])
         kernels.count_values(X, is_number, self._n_counted, self._counts, self._moments)
+        self._columns.add(X, is_number, batch.labels)
         self._n_counted += len(P)
 
     def note_lower_bounds(self, windows: Callable[[int], list[Any]], n_rows: int = 1) -> None:
@@ -435,22 +433,37 @@ class Metrics(Serializable):
         """Return the data quality of every column learned from; `encoder` is the model's."""
         self._count_pending()
         layout = encoder.column_places(self._counts.shape[1])
-        return [self._column_record(column) for column in layout]
+        shifts = self._columns.find_shifts(layout)
+        return [self._column_record(column, shifts.get(column.name)) for column in layout]
 
-    def _column_record(self, column: ColumnPlaces) -> ColumnRecord:
-        n_values, gaps, firsts, outliers = self._counts[:, list(column.places)]
+    def find_shifts(self, encoder: Any) -> dict[str, Shift]:
+        """Return what has changed in which column more than by chance, by its name."""
+        self._count_pending()
+        return self._columns.find_shifts(encoder.column_places(self._counts.shape[1]))
+
+    def _column_record(self, column: ColumnPlaces, shift: Shift | None) -> ColumnRecord:
+        places = list(column.places)
+        n_values, gaps, firsts, outliers = self._counts[:, places]
         first = int(firsts[n_values > 0].min()) if n_values.any() else None
-        if column.is_feature:
-            return ColumnRecord(column.name, column.role, first, int(gaps[0]), int(outliers[0]))
+        record = ColumnRecord(
+            column.name, column.role, first, self._n_counted - int(n_values.max(initial=0)),
+            shift=shift, explained=self._columns.explained_share(column),
+        )  # fmt: skip
+        is_constant = not record.n_missing and self._n_counted >= _MIN_ROWS_OF_CONSTANT
         if column.categories is not None:
-            n_missing = self._n_counted - int(n_values.sum())
             seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
             new = tuple(column.categories[i] for i in seen if firsts[i] >= self._segment_rows)
-            return ColumnRecord(column.name, column.role, first, n_missing, 0, len(seen), new)
-        # The places of a date are filled together, or not.
-        n_missing = self._n_counted - int(n_values.max())
-        n_outliers = int(outliers.sum()) if column.role == "number" else 0
-        return ColumnRecord(column.name, column.role, first, n_missing, n_outliers)
+            return replace(
+                record, n_missing=self._n_counted - int(n_values.sum()), n_categories=len(seen),
+                new_categories=new, is_constant=is_constant and len(seen) == 1,
+            )  # fmt: skip
+        is_constant = is_constant and self._moments[kernels.SQUARES, places[0]] == 0.0
+        if column.is_feature:
+            n_missing = int(gaps[0])
+            record = replace(record, n_missing=n_missing, n_outliers=int(outliers[0]))
+        elif column.role == "number":
+            record = replace(record, n_outliers=int(outliers.sum()))
+        return replace(record, is_constant=is_constant)
 
     # State.
 
@@ -469,6 +482,7 @@ class Metrics(Serializable):
         self._grow(n_classes, record.part("counts", (4, None), np.int64).shape[1])
         for name, empty in self._parts().items():
             empty[...] = record.part(name, empty.shape, empty.dtype, gaps=name == "segments")
+        self._columns = record.inner("columns", ColumnCounts)
 
     def __getstate__(self) -> dict[str, Any]:
         self._count_pending()  # so that the bytes do not depend on what was read before

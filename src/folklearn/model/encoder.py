@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.metrics.accumulator import ColumnPlaces
+from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import SparseInput
 from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of

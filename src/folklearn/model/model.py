@@ -9,7 +9,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.monitor import Alarm, Monitor
+from folklearn.evaluate.monitor import Monitor
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
@@ -30,6 +30,7 @@ from folklearn.serialization import Record
 from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
+_ROWS_PER_LOOK = 256  # at columns, where the model is watched
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
@@ -147,6 +148,7 @@ class Model(TableClassifier):
         self.hindsight = None
         if self._monitor is not None:  # once the row is learned: its alert may raise
             self._monitor.observe(loss_of_row(p, number, unseen))
+            self._watch_columns(1)
         return None
 
     def _learn_table_of_one(
@@ -271,6 +273,7 @@ class Model(TableClassifier):
             self.recent.add_row(dict(row), int(predicted.labels[0]))
         if self._monitor is not None:  # last: its alert may raise
             self._monitor.observe_many(predicted.losses)
+            self._watch_columns(len(weights))
         return predicted
 
     # Files and frames.
@@ -420,10 +423,17 @@ class Model(TableClassifier):
             for segment in segments
         ]  # fmt: skip
 
-    def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
+    def _watch_columns(self, n_rows: int) -> None:
+        """Look for columns that have changed, if a look was due within the last rows."""
+        n, encoder = self.n_rounds, self.encoder
+        if n // _ROWS_PER_LOOK > (n - n_rows) // _ROWS_PER_LOOK and self._monitor is not None:
+            self._monitor.observe_columns(self.metrics.find_shifts(encoder))
+
+    def monitor(self, alert: Callable[[Any], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
 
-        `alert` is called with every `Alarm`, once the rows that raised it are learned. The monitor
+        `alert` is called with every `Alarm`, once the rows that raised it are learned, and with a
+        `ColumnAlarm` where a column has changed, looked for at every 256 rows. The monitor
         is saved with the model, the alert is not: called again, as after `load`, this hands it
         another one, and begins anew only if `settings` (alpha, rise, cap) are others.
         """

@@ -12,6 +12,7 @@ from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.refit import EncodedRows
+from folklearn.model.summary import describe_columns, find_running_numbers
 from folklearn.progress import working_time
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ class Run:
     def n_rows(self) -> int:
         """The rows that were learned."""
         return self.metrics.n_rows
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about columns: what never changes, has changed, or gives the class away."""
+        model = self.model
+        columns = [] if model.encoder is None else model.metrics.by_column(model.encoder)
+        return find_running_numbers(model) + describe_columns(columns)
 
     @property
     def windows(self) -> tuple[Segment, ...]:

@@ -22,8 +22,9 @@ from folklearn.metrics.accumulator import (
     PredictionBatch,
 )
 from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.roles import NUMBER
 from folklearn.report.rendering import format_about, format_loss, format_share
-from folklearn.utils import count_of
+from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.explain import Explanation
@@ -42,6 +43,9 @@ _DRIFT_STANDARD_ERRORS = 3.0
 _LOW_RECALL, _MIN_ROWS_OF_CLASS = 0.5, 30
 _LARGE_CALIBRATION_ERROR = 0.05
 _MANY_MISSING, _MANY_OUTLIERS = 0.1, 0.01  # shares of rows
+_GIVES_AWAY = 0.95  # of the entropy of the classes, which a column alone explains
+_MIN_RUNNING_ROWS = 64
+_MAX_SHIFTS = 5  # that are told one by one
 _MAX_TABLE_COLUMNS = 50
 
 
@@ -104,7 +108,8 @@ class ModelSummary:
             [] if model.encoder is None else metrics.by_column(model.encoder),
             model.explain(importance=importance) if has_weights else None,
             [note] if n_before > 0 else [],
-            [f"Warning: {holdout_warning(loss, holdout)}."] if is_degraded(loss, holdout) else [],
+            find_running_numbers(model)
+            + [f"Warning: {holdout_warning(loss, holdout)}."] * is_degraded(loss, holdout),
             speed,
         )
 
@@ -336,4 +341,40 @@ def describe_problems(
         if column.new_categories:
             new = count_of(len(column.new_categories), "value")
             problems.append(f"{name} had {new} that came late.")
-    return problems
+    return problems + describe_columns(columns)
+
+
+def describe_columns(columns: Iterable[Any]) -> list[str]:
+    """Return what is odd about columns: constants, what gives the class away, what has changed."""
+    notes, shifts, constant = [], [], []
+    for column in columns:
+        if column.is_constant:
+            constant.append(column.name)
+        if column.explained >= _GIVES_AWAY:
+            notes.append(
+                f"Column {column.name} alone explains {format_share(column.explained)} of the "
+                "classes: will it be known when you predict?"
+            )
+        if column.shift is not None:
+            shifts.append(f"Column {column.name} {column.shift.in_words()}.")
+    if constant:
+        notes.append(f"The same value in all rows: {join_names(constant)}.")
+    if len(shifts) > _MAX_SHIFTS:
+        more = count_of(len(shifts) - _MAX_SHIFTS, "further column")
+        shifts[_MAX_SHIFTS:] = [f"The values of {more} have changed too."]
+    return notes + shifts
+
+
+def find_running_numbers(model: "Model") -> list[str]:
+    """Return sentences about columns of numbers that grow from row to row."""
+    table, _ = model.recent.rows()
+    running = [
+        name
+        for name, role in model.roles.items()
+        if role == NUMBER and isinstance(column := table.columns.get(name), np.ndarray)
+        and len(column) >= _MIN_RUNNING_ROWS and (np.diff(column) > 0.0).all()
+    ]  # fmt: skip
+    return [
+        f"Column {name} grows from row to row: a running number tells the order, nothing else."
+        for name in running
+    ]
