@@ -12,6 +12,7 @@ import folklearn
 from folklearn import Model, OnlineScaler, auto
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
+from folklearn.learners import mixture as mixtures
 from folklearn.learners.auto import Auto
 from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.pipeline import OnlinePipeline
@@ -399,6 +400,32 @@ def test_terms_that_are_not_asked_for(rng):
         model.run(X, y)
         assert type(model.scaler) is OnlineScaler
         assert isinstance(model.learner, Auto)
+
+
+def test_terms_that_nobody_learns_any_more_are_dropped(rng, monkeypatch):
+    """Then rows are scaled and learned as if there had been none, and at the price of that."""
+    for limit, value in {"_HOPELESS": 0.0, "_MIN_CREDIT": math.inf, "_CATCHES_UP": -99.0}.items():
+        monkeypatch.setattr(mixtures, limit, value)
+    X = rng.normal(size=(1100, 3))
+    y = (X @ [3.0, -2.0, 0.5] + rng.logistic(size=1100) > 0.0).astype(np.int64)
+    whole, parts, single, plain = pipeline(), pipeline(), pipeline(), pipeline(terms="none")
+    P, Q = (model.run(X, y)[0] for model in (whole, plain))
+    resumed = pipeline()
+    resumed.run(X[:1023], y[:1023])
+    assert resumed.scaler.n_terms > 100
+    resumed = folklearn.load(resumed.to_bytes())
+    assert resumed.run(X[1023:], y[1023:])[0].tobytes() == P[1023:].tobytes()
+    for part in np.split(np.arange(1100), [1000, 1024, 1025]):
+        assert parts.run(X[part], y[part])[0].tobytes() == P[part].tobytes()
+    for x, label, p in zip(X, y, P, strict=True):
+        np.testing.assert_allclose(single.learn_row(x, int(label))[0], p, atol=1e-9)
+    assert state(whole) == state(parts) == state(resumed)
+    assert P[1024:].tobytes() == Q[1024:].tobytes()
+    for model in (whole, single):
+        assert type(model.scaler) is OnlineScaler
+        assert isinstance(model.learner, Auto)
+        assert (model.terms, model._next_opening) == ("auto", 0)
+        assert model.predict(X).shape == (1100, 2)
 
 
 def test_too_many_columns_leave_no_room(rng):

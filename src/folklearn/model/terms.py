@@ -256,6 +256,14 @@ class TermScaler(OnlineScaler):
         opened._set_terms(terms)
         return opened
 
+    def without_terms(self) -> OnlineScaler:
+        """Return a scaler of the columns alone, which goes on as this one did."""
+        closed = object.__new__(OnlineScaler)
+        closed.__dict__.update(self.__dict__)
+        for part in ("terms", "_factors", "_term_moments"):
+            del closed.__dict__[part]
+        return closed
+
     def learn_terms(self, X: Array) -> Array:
         """Take the terms of rows X (T, d) in, whose columns were; return both, scaled."""
         return self._with_terms(X, super().scale_rows(X, learn=False), True)
