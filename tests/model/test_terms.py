@@ -127,6 +127,35 @@ def test_columns_that_tell_the_classes_apart_come_first(rng):
     assert len({j for pair in crossed for j in pair}) == 7
 
 
+def products_of(terms):
+    return [tuple(pair) for pair in terms.columns[terms.kinds == PRODUCT].tolist()]
+
+
+def test_products_that_tell_more_than_the_columns_come_first(rng):
+    T, d = 256, 12
+    X = rng.normal(size=(T, d))
+    y = (X[:, 3] * X[:, 8] + X[:, 1] + 0.5 * rng.normal(size=T) > 0.0).astype(int)
+    y[X[:, 5] > 1.5] = 2
+    Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0), -5.0, 5.0)
+    every = [(i, j) for i in range(d) for j in range(i, d)]
+    worth = {pair: reference.worth_of_product(Z, y, *pair) for pair in every}
+    chosen = {tuple(sorted(pair)) for pair in products_of(choose_terms(X, y, 60))}
+    assert chosen == set(sorted(every, key=worth.get)[-len(chosen) :])
+    assert 10 < len(chosen) < len(every)
+    assert {(3, 8), (5, 5)} == set(sorted(every, key=worth.get)[-2:])
+
+
+def test_products_that_are_linear_are_left_out(rng):
+    """Those of two categories of one column are 0 on every row."""
+    T = 300
+    a, b = rng.integers(0, 3, T), rng.integers(0, 4, T)
+    X = np.hstack([np.eye(3)[a], np.eye(4)[b]])
+    y = ((a == 1) & (b == 2) | (a == 0) & (b == 1)).astype(int)
+    products = products_of(choose_terms(X, y, 60))
+    assert {(min(i, j) < 3, max(i, j) >= 3) for i, j in products} == {(True, True)}
+    assert len(products) == 12
+
+
 def test_the_number_of_terms_is_about_what_is_allowed(rng):
     for d in (1, 5, 60):
         X, y = rng.normal(size=(100, d)), rng.integers(0, 2, 100)
