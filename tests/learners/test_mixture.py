@@ -25,7 +25,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners import mixture as mixtures
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
-from tests.reference.mixture import bayes_mixture, fixed_share, switching_bound
+from tests.reference.mixture import bayes_mixture, fixed_share, most_missed, switching_bound
 
 STREAMS = ["stochastic", "separable", "pure_noise", "drifting", "against"]
 
@@ -155,8 +155,7 @@ def test_shares_follow_a_stream_that_bayes_is_late_for():
     assert losses[False] > best + 100.0
 
 
-def test_the_share_of_a_retired_expert_goes_to_the_others(seed, monkeypatch):
-    monkeypatch.setattr(mixtures, "_MIN_CREDIT", math.inf)  # shares alone give it some weight
+def test_the_share_of_a_retired_expert_goes_to_the_others(seed):
     d, K = 3, 3
     X, y = streams.stochastic(seed, 3000, d, K, B=3.0)
     Bs = (1e-3, 10.0, 11.0)
@@ -265,13 +264,13 @@ def late_stretch():
     return [Scripted(P) for P in (best, late, never)]
 
 
-def test_an_expert_that_carries_weight_does_not_retire(monkeypatch):
+def test_an_expert_that_brought_something_does_not_retire(monkeypatch):
     """Far behind in total, and behind lately; but shares found it useful for a while."""
     rounds, labels = np.arange(1024)[:, None], np.zeros(1024, int)
     for share, line, kept in [
-        (True, 1 / 500, [0, 1]),
+        (True, math.log(2.0), [0, 1]),
         (True, math.inf, [0]),  # without that rule
-        (False, 1 / 500, [0]),  # Bayes' rule never gave it any weight
+        (False, math.log(2.0), [0]),  # Bayes' rule never gave it any weight
     ]:
         monkeypatch.setattr(mixtures, "_MIN_CREDIT", line)
         together, alone = (Mixture(late_stretch(), share=share) for _ in range(2))
@@ -281,20 +280,41 @@ def test_an_expert_that_carries_weight_does_not_retire(monkeypatch):
             alone.update(x.astype(float), 0)
         for model in (together, alone):
             assert [model.experts.index(expert) for expert in model.survivors] == kept
-            np.testing.assert_array_equal(model._credit, 0.0)
+            np.testing.assert_array_equal([model._credit, model._stretch], 0.0)
 
 
-def test_credit_is_the_weight_since_the_last_review():
-    model = Mixture(late_stretch(), share=True)
-    x, total = np.zeros((1, 1)), np.zeros(3)
-    for t in range(700):
-        if t == 512:
-            total[:] = 0.0
-        total += model.weights
-        x[:] = t
-        model.run(x, [0])
-    np.testing.assert_allclose(model._credit, total, rtol=1e-12)
-    np.testing.assert_allclose(total.sum(), 188.0)
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("w_max", [1.0, 4.0])
+def test_credit_is_what_the_mixture_would_miss(share, w_max, rng):
+    """In the worst stretch since the last review, if the others were mixed without an expert."""
+    T, first = 560, mixtures._FIRST_LOOK
+    P = rng.dirichlet([2.0, 2.0], size=(3, T))
+    P[1, 530:545, 0] = 0.99
+    P[1, :, 1] = 1.0 - P[1, :, 0]
+    weight = w_max * rng.choice([0.0, 0.5, 1.0], T)
+    model, shares = Mixture([Scripted(p) for p in P], share=share, max_weight=w_max), []
+    for t in range(T):
+        shares.append(model.weights)
+        model.update([float(t)], 0, weight=weight[t])
+    late = slice(first, T)
+    labels = np.zeros(T - first, int)
+    expected = most_missed(
+        np.array(shares)[late], P.swapaxes(0, 1)[late], labels, weight[late], w_max
+    )
+    np.testing.assert_allclose(model._credit, expected, atol=1e-9)
+    assert expected[1] > 0.5
+
+
+def test_an_expert_that_catches_up_does_not_retire(monkeypatch):
+    """Of two that are far behind, one has nearly stopped losing ground."""
+    T = 1024
+    best, even, late = (np.tile(p, (T, 1)) for p in ([0.9, 0.1], [0.6, 0.4], [0.6, 0.4]))
+    late[3 * T // 4 :] = [0.89, 0.11]
+    for catches_up, kept in [(0.5, [0, 2]), (0.0, [0])]:
+        monkeypatch.setattr(mixtures, "_CATCHES_UP", catches_up)
+        model = Mixture([Scripted(P) for P in (best, even, late)])
+        model.run(np.arange(T)[:, None], np.zeros(T, int))
+        assert [model.experts.index(expert) for expert in model.survivors] == kept
 
 
 def test_the_certified_expert_is_kept(rng):

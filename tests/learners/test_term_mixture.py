@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Folklore, Ogd, SharedGaussian, auto
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners import mixture as mixtures
 from folklearn.learners import term_mixture
 from folklearn.learners.shared_gaussian import FixedGaussian
 from folklearn.learners.term_mixture import GAUSSIANS, TermMixture, affordable_terms
@@ -121,7 +120,7 @@ def test_lines_may_retire_and_what_has_retired_is_dropped(rng):
     assert model.experts == model.gaussians == model.survivors
     n = len(model.experts)
     assert n < 7
-    for part in ("weights", "losses", "reviewed", "credit"):
+    for part in ("weights", "losses", "reviewed", "midway", "stretch", "credit"):
         assert model.to_record().arrays[part].shape == (n,)
     assert np.isfinite(model._losses).all()
     assert model.weights.sum() == pytest.approx(1.0, abs=1e-12)
@@ -139,8 +138,7 @@ def test_lines_may_retire_and_what_has_retired_is_dropped(rng):
     assert larger.predict(np.zeros(N_TERMS + D + 1)).shape == (3,)
 
 
-def test_gaussians_retire_where_terms_are_noise(rng, monkeypatch):
-    monkeypatch.setattr(mixtures, "_MIN_CREDIT", math.inf)  # shares alone give them some weight
+def test_gaussians_retire_where_terms_are_noise(rng):
     n_terms, T = 120, 1024
     X, _ = rows(rng, T, n_terms=n_terms)
     y = rng.integers(0, 2, T)
@@ -149,6 +147,19 @@ def test_gaussians_retire_where_terms_are_noise(rng, monkeypatch):
     assert model.lines is model.experts[0]
     assert model.gaussians == model.experts[1:]
     assert len(model.weights) == len(model.experts) < 7
+
+
+@pytest.mark.parametrize(
+    ("best", "kept"), [(0, None), (1, 2), (2, 3), (3, 4), (4, None), (5, 3), (6, 3)]
+)
+def test_the_next_weaker_ridge_than_that_of_the_best_stays(best, kept):
+    """The more rows, the weaker the best ridge; but where lines are best, none has a future."""
+    model = made()
+    model._losses[:] = 100.0
+    model._losses[best] = 0.0
+    stays = model._worth_keeping(np.arange(7) != best, model.weights)
+    assert np.flatnonzero(stays).tolist() == [kept] * (kept is not None)
+    assert not model._worth_keeping(np.zeros(7, bool), model.weights).any()
 
 
 @pytest.mark.parametrize("cut", [0, 20, 511, 512, 1025])

@@ -12,6 +12,7 @@ import folklearn
 from folklearn import Model, OnlineScaler, auto
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
+from folklearn.learners import mixture as mixtures
 from folklearn.learners.auto import Auto
 from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.pipeline import OnlinePipeline
@@ -124,6 +125,35 @@ def test_columns_that_tell_the_classes_apart_come_first(rng):
     crossed = {tuple(pair) for pair in crosses.columns[crosses.kinds == CROSS].tolist()}
     assert (7, 4) in crossed
     assert len({j for pair in crossed for j in pair}) == 7
+
+
+def products_of(terms):
+    return [tuple(pair) for pair in terms.columns[terms.kinds == PRODUCT].tolist()]
+
+
+def test_products_that_tell_more_than_the_columns_come_first(rng):
+    T, d = 256, 12
+    X = rng.normal(size=(T, d))
+    y = (X[:, 3] * X[:, 8] + X[:, 1] + 0.5 * rng.normal(size=T) > 0.0).astype(int)
+    y[X[:, 5] > 1.5] = 2
+    Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0), -5.0, 5.0)
+    every = [(i, j) for i in range(d) for j in range(i, d)]
+    worth = {pair: reference.worth_of_product(Z, y, *pair) for pair in every}
+    chosen = {tuple(sorted(pair)) for pair in products_of(choose_terms(X, y, 60))}
+    assert chosen == set(sorted(every, key=worth.get)[-len(chosen) :])
+    assert 10 < len(chosen) < len(every)
+    assert {(3, 8), (5, 5)} == set(sorted(every, key=worth.get)[-2:])
+
+
+def test_products_that_are_linear_are_left_out(rng):
+    """Those of two categories of one column are 0 on every row."""
+    T = 300
+    a, b = rng.integers(0, 3, T), rng.integers(0, 4, T)
+    X = np.hstack([np.eye(3)[a], np.eye(4)[b]])
+    y = ((a == 1) & (b == 2) | (a == 0) & (b == 1)).astype(int)
+    products = products_of(choose_terms(X, y, 60))
+    assert {(min(i, j) < 3, max(i, j) >= 3) for i, j in products} == {(True, True)}
+    assert len(products) == 12
 
 
 def test_the_number_of_terms_is_about_what_is_allowed(rng):
@@ -399,6 +429,32 @@ def test_terms_that_are_not_asked_for(rng):
         model.run(X, y)
         assert type(model.scaler) is OnlineScaler
         assert isinstance(model.learner, Auto)
+
+
+def test_terms_that_nobody_learns_any_more_are_dropped(rng, monkeypatch):
+    """Then rows are scaled and learned as if there had been none, and at the price of that."""
+    for limit, value in {"_HOPELESS": 0.0, "_MIN_CREDIT": math.inf, "_CATCHES_UP": -99.0}.items():
+        monkeypatch.setattr(mixtures, limit, value)
+    X = rng.normal(size=(1100, 3))
+    y = (X @ [3.0, -2.0, 0.5] + rng.logistic(size=1100) > 0.0).astype(np.int64)
+    whole, parts, single, plain = pipeline(), pipeline(), pipeline(), pipeline(terms="none")
+    P, Q = (model.run(X, y)[0] for model in (whole, plain))
+    resumed = pipeline()
+    resumed.run(X[:1023], y[:1023])
+    assert resumed.scaler.n_terms > 100
+    resumed = folklearn.load(resumed.to_bytes())
+    assert resumed.run(X[1023:], y[1023:])[0].tobytes() == P[1023:].tobytes()
+    for part in np.split(np.arange(1100), [1000, 1024, 1025]):
+        assert parts.run(X[part], y[part])[0].tobytes() == P[part].tobytes()
+    for x, label, p in zip(X, y, P, strict=True):
+        np.testing.assert_allclose(single.learn_row(x, int(label))[0], p, atol=1e-9)
+    assert state(whole) == state(parts) == state(resumed)
+    assert P[1024:].tobytes() == Q[1024:].tobytes()
+    for model in (whole, single):
+        assert type(model.scaler) is OnlineScaler
+        assert isinstance(model.learner, Auto)
+        assert (model.terms, model._next_opening) == ("auto", 0)
+        assert model.predict(X).shape == (1100, 2)
 
 
 def test_too_many_columns_leave_no_room(rng):

@@ -69,6 +69,30 @@ def fixed_share(
     return mixed, shares
 
 
+def most_missed(
+    shares: Array, P: Array, y: ArrayLike, weight: ArrayLike | None = None, w_max: float = 1.0
+) -> Array:
+    """What a mixture with `shares` (T, N) of the experts P (T, N, K) would miss, for each (N,).
+
+    That is how much more the mixture of the others, in the same proportion, loses in the stretch
+    of rounds in which this is most.
+    """
+    T, N, K = P.shape
+    weight = np.ones(T) if weight is None else np.asarray(weight, dtype=float)
+    missed = np.zeros((T, N))
+    for t, label in enumerate(np.asarray(y)):
+        target = as_distribution(label, K)
+        losses = np.array([weight[t] / w_max * soft_log_loss(p, target) for p in P[t]])
+        for i in range(N):
+            others = np.arange(N) != i
+            without = shares[t, others] / shares[t, others].sum()
+            missed[t, i] = np.log(shares[t] @ np.exp(-losses))
+            missed[t, i] -= np.log(without @ np.exp(-losses[others]))
+    sums = [missed[a:b].sum(axis=0) for a in range(T) for b in range(a, T + 1)]
+    most: Array = np.max(sums, axis=0)
+    return most
+
+
 def switching_bound(N: int, last_rounds: Sequence[int], T: int) -> float:
     """What fixed share may lose beyond a sequence of experts, in units of w_max.
 

@@ -36,3 +36,23 @@ def standardised(values: Array, blocks: Array) -> Array:
         spread = seen.std() if np.ptp(seen) > 0 else np.inf
         scores[t, n] = np.clip((seen[-1] - seen.mean()) / spread, -5, 5)
     return scores / np.sqrt(lengths)
+
+
+def worth_of_product(Z: Array, labels: Array, i: int, j: int) -> float:
+    """What the product of two columns of Z (T, d) tells of the classes that the columns do not.
+
+    The sum over classes of the squared correlation of the product with the indicator of the class,
+    both less their ridge regressions on Z, the penalty a tenth of the rows.
+    """
+    T, d = Z.shape
+
+    def rest(values: Array) -> Array:
+        centred = values - values.mean()
+        penalised = np.vstack([Z, np.sqrt(T / 10) * np.eye(d)])
+        weights = np.linalg.lstsq(penalised, np.append(centred, np.zeros(d)), rcond=None)[0]
+        left: Array = centred - Z @ weights
+        return left
+
+    product = rest(Z[:, i] * Z[:, j])
+    indicators = [rest((labels == k) * 1.0) for k in np.unique(labels)]
+    return float(sum((product @ y) ** 2 / (product @ product) / (y @ y) for y in indicators))

@@ -143,10 +143,12 @@ def share_weights(weights, losses, share):
 
 
 @kernel
-def weigh_rounds(weights, totals, losses, counted, share, t, scale, before):
+def weigh_rounds(weights, totals, stretch, credit, losses, counted, share, t, scale, before):
     """Count rounds with losses (E, T): weights and total losses (E,) after them.
 
     Those that are `counted` are numbered from t + 1 on. Write the weights before each, (E, T).
+    Without an expert of weight u, v after Bayes' rule, the mixture loses ln((1 - u) / (1 - v))
+    more: `stretch` is the largest such sum up to now, from any round on, `credit` its maximum.
     """
     charged = np.empty(weights.shape[0])
     for s in range(losses.shape[1]):
@@ -158,7 +160,13 @@ def weigh_rounds(weights, totals, losses, counted, share, t, scale, before):
             t += 1
             if not share:
                 weights[:] = 1.0
-            share_weights(weights, charged, 1.0 / (t + 1.0) if share else 0.0)
+            part = 1.0 / (t + 1.0) if share else 0.0
+            share_weights(weights, charged, part)
+            for e in range(weights.shape[0]):
+                by_bayes = (weights[e] - part / weights.shape[0]) / (1.0 - part)
+                gain = max(1.0 - before[e, s], FLOOR) / max(1.0 - by_bayes, FLOOR)
+                stretch[e] = max(0.0, stretch[e] + math.log(gain))
+                credit[e] = max(credit[e], stretch[e])
     return t
 
 

@@ -1,5 +1,6 @@
 """Mixtures of learners: as good as the best of them, or as the best sequence of them."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -26,7 +27,8 @@ from folklearn.validation import Rows
 _FIRST_LOOK = 512  # rounds; losses since then count in
 _FIRST_REVIEW = 1024  # which is followed by one at every doubling
 _HOPELESS, _HOPELESS_LATER, _SETTLED_ROUNDS = 50.0, 20.0, 4096  # nats behind the best expert
-_MIN_CREDIT = 1 / 100  # average weight since the last review, with which an expert stays
+_CATCHES_UP = 0.5  # of what it fell behind in a quarter of the rounds, or less, in the next one
+_MIN_CREDIT = math.log(2.0)  # nats that it brought in a stretch, with which an expert stays
 _MAX_MEMORY_SHARE = 0.25  # that all experts may take together when they grow
 _MAX_CHUNK_ROWS = 4096  # that all experts learn before the next rows
 
@@ -60,9 +62,10 @@ class Mixture(Learner):
     experts : learners with equal n_features and n_classes that have learned nothing, each
         listed once; the mixture takes them over.
     share : let every round give each expert a share of all weights.
-    retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best,
-        lost more than it in the last half of the rounds, and had less than 1/100 of the weight
-        there, at rounds 1024, 2048, ...; the expert with the best certificate is always kept.
+    retire : at rounds 1024, 2048, ..., stop experts that are more than 50 nats (20 from round 4096
+        on) behind the best, lost more than it in the last half of the rounds, are not catching
+        up there, and brought nothing: in no stretch of it would the mixture without them have
+        lost ln 2 more. The expert with the best certificate is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
     Examples
@@ -83,7 +86,7 @@ class Mixture(Learner):
     PARAMS: ClassVar[tuple[str, ...]] = ("share", "retire", "max_weight")
     CHILDREN = ("experts",)
     COUNTERS = ("_n_rounds",)
-    ARRAYS = ("weights", "losses", "reviewed", "credit", "totals")
+    ARRAYS = ("weights", "losses", "reviewed", "midway", "stretch", "credit", "totals")
     UNBOUNDED = ("losses",)
 
     def __init__(
@@ -126,7 +129,10 @@ class Mixture(Learner):
         self._weights: Array = np.full(n, 1.0 / n)
         self._losses: Array = np.zeros(n)  # weighted; infinite for a retired expert
         self._reviewed: Array = np.zeros(n)  # the losses half the rounds ago
-        self._credit: Array = np.zeros(n)  # the sum of the weights since half the rounds ago
+        self._midway: Array = np.zeros(n)  # and a quarter of the rounds ago
+        # How much more the mixture would have lost without an expert: in the stretch up to now
+        # in which that is most, and in the stretch of the last half in which it was most.
+        self._stretch, self._credit = np.zeros(n), np.zeros(n)
         self._totals: Array = np.zeros(_N_TOTALS)
         self._find_survivors()
 
@@ -205,7 +211,8 @@ class Mixture(Learner):
         return float(self._count(P, np.array([label]), softs, np.array([weight]))[1][0])
 
     def _rows_at_once(self, rows: Rows) -> int:
-        return min(rows_to_review(self._n_rounds, _FIRST_LOOK), _MAX_CHUNK_ROWS)
+        looks = _FIRST_LOOK, _FIRST_LOOK * 3 // 2
+        return min(*(rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         views = self._views(rows.X, rows.norms)
@@ -222,32 +229,39 @@ class Mixture(Learner):
         losses = weights * log_losses(expert_P, labels, soft, TINY)
         before = np.empty_like(losses)
         alive, scale = self._alive, 1.0 / self.max_weight
-        of_alive, totals = self._weights[alive], self._losses[alive]
+        counts = self._weights, self._losses, self._stretch, self._credit
+        of_alive = [count[alive] for count in counts]
         self._totals[_N_WEIGHED] = weigh_rounds(
-            of_alive, totals, losses, weights > 0.0, self.share, self._totals[_N_WEIGHED],
-            scale, before,
-        )  # fmt: skip
-        self._weights[alive], self._losses[alive] = of_alive, totals
-        self._credit[alive] = _add_in_order(self._credit[alive], before)
+            *of_alive, losses, weights > 0.0, self.share, self._totals[_N_WEIGHED], scale, before
+        )
+        for count, values in zip(counts, of_alive, strict=True):
+            count[alive] = values
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
         self._totals[_LOSS] = _add_in_order(self._totals[_LOSS], weights * mixture_losses)
         self._n_rounds += len(P)
-        if self.retire and self._n_rounds >= _FIRST_LOOK and self._n_rounds.bit_count() == 1:
-            if self._n_rounds >= _FIRST_REVIEW:
+        n = self._n_rounds
+        if self.retire and n >= _FIRST_LOOK and n.bit_count() == 1:
+            if n >= _FIRST_REVIEW:
                 self._review()
             self._reviewed[self._alive] = self._losses[self._alive]
-            self._credit[:] = 0.0
+            self._stretch[:] = self._credit[:] = 0.0
+        elif n % 3 == 0 and (n // 3).bit_count() == 1:  # half way to the next review
+            self._midway[self._alive] = self._losses[self._alive]
         return P, mixture_losses
 
     def _review(self) -> None:
-        """Retire experts that are far behind and were still losing ground."""
+        """Retire experts that are far behind, still lose ground, and brought nothing lately."""
         alive = self._alive
-        behind = self._losses[alive] - self._losses[alive].min()
-        recent = self._losses[alive] - self._reviewed[alive]
+        best = alive[self._losses[alive].argmin()]
+        behind, at_review, midway = (
+            (losses - losses[best])[alive]
+            for losses in (self._losses, self._reviewed, self._midway)
+        )
         limit = _HOPELESS if self._n_rounds < _SETTLED_ROUNDS else _HOPELESS_LATER
-        hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
-        hopeless &= self._credit[alive] < _MIN_CREDIT * (self._n_rounds // 2)
+        hopeless = (behind > limit * self.max_weight) & (behind > at_review)
+        hopeless &= behind - midway > _CATCHES_UP * (midway - at_review)
+        hopeless &= self._credit[alive] < _MIN_CREDIT
         hopeless &= ~self._worth_keeping(hopeless, self._weights[alive])
         if (best := self._best_offer()) is not None:
             hopeless[best[0]] = False

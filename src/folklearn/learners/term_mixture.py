@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
@@ -124,6 +124,19 @@ class TermMixture(Mixture):
         names = map(self._names_of, self._survivors)
         return [min(self.standing.get(name, math.inf) for name in each) for each in names]
 
+    def _worth_keeping(self, hopeless: Any, weights: Array) -> NDArray[np.bool_]:
+        """Tell which of the hopeless stay: also the next weaker ridge than that of the best.
+
+        The more rows, the weaker the best ridge: its time may come.
+        """
+        kept = super()._worth_keeping(hopeless, weights)
+        best = self.experts[int(self._losses.argmin())]
+        if isinstance(best, SharedGaussian):
+            weaker = [g for g in self.gaussians if g.leak == 0.0 and g.ridge < best.ridge]
+            following = max(weaker, key=lambda g: g.ridge, default=None)
+            kept |= hopeless & [expert is following for expert in self.experts]
+        return kept
+
     def _set_standing(self, losses: Mapping[str, float]) -> None:
         super()._set_standing(losses)
         if self.lines is not None:
@@ -132,8 +145,9 @@ class TermMixture(Mixture):
     def _review(self) -> None:
         super()._review()
         self.experts = self._survivors
-        for part in ("weights", "losses", "reviewed", "credit"):
-            setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
+        for part in self.ARRAYS:
+            if part != "totals":
+                setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
         self._find_survivors()
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:

@@ -14,15 +14,16 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
-from folklearn.learners.base import Learner
+from folklearn.learners.base import Learner, rows_to_review
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import has_rare_values, open_terms
+from folklearn.model.terms import TermScaler, has_rare_values, open_terms
 from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
@@ -108,7 +109,7 @@ class OnlinePipeline(Serializable):
             self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
         else:
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
-        # The round after which terms open, 0 for never.
+        # The round after which terms are chosen, or dropped; 0 for never.
         has_terms = self.terms != "none" and scale and not self.sparse
         self._next_opening = _OPENING_ROUNDS[0] * has_terms
         self.holdout = HoldoutWeights(wide=self.sparse)
@@ -303,24 +304,38 @@ class OnlinePipeline(Serializable):
         if self.learner is not None:
             self.learner._set_standing(dict(self.holdout.losses))
 
-    def _open_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence; if that fails, later again."""
+    def _review_terms(self) -> None:
+        """Choose terms by the rows that wait in the evidence, or drop them if nobody learns them.
+
+        If rows do not do for a choice there is another one later.
+        """
         first, second, last = _OPENING_ROUNDS
-        self._next_opening = second if self.n_rounds == first else self.n_rounds + second
-        numeric = self.evidence.numeric
-        waiting = self.evidence.rows.batch(numeric)
-        if self.learner is not None and self.learner.lines is None:
+        n, numeric, learner, scaler = (
+            self.n_rounds,
+            self.evidence.numeric,
+            self.learner,
+            self.scaler,
+        )
+        assert isinstance(scaler, OnlineScaler)
+        rows = self.evidence.rows.batch(numeric)
+        is_rare = n == last and rows is not None and has_rare_values(rows.X)
+        self._next_opening = second if n == first else n + second
+        if learner is not None and learner.lines is None:
             self._next_opening = 0  # terms go on without them, as they are
-        if waiting is None or self.learner is None or not self._next_opening:
-            return
-        rows = waiting.resize(len(numeric), self.n_classes, numeric)
-        assert isinstance(self.scaler, OnlineScaler)
-        opened = open_terms(self.scaler, self.learner, rows, every=self.terms == "all")
-        if opened is None:
-            return
-        (self.scaler, self.learner), self._predicted = opened, (None, None)
-        if self.n_rounds >= second:
-            self._next_opening = last * (self.n_rounds < last and has_rare_values(rows.X))
+        elif isinstance(learner, TermMixture) and n > second and not is_rare:
+            self._next_opening = n + rows_to_review(n, last)
+            if not learner.gaussians:
+                assert isinstance(scaler, TermScaler)
+                self.scaler, self.learner = scaler.without_terms(), learner.lines
+                self._next_opening = 0
+        elif learner is not None and rows is not None:
+            rows = rows.resize(len(numeric), self.n_classes, numeric)
+            opened = open_terms(scaler, learner, rows, every=self.terms == "all")
+            if opened is not None:
+                self.scaler, self.learner = opened
+                if n >= second:
+                    self._next_opening = n + rows_to_review(n, last)
+        self._predicted = None, None
         self._share_holdout()
 
     def grow(
@@ -450,7 +465,7 @@ class OnlinePipeline(Serializable):
                     self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
             if self.n_rounds == self._next_opening:
-                self._open_terms()
+                self._review_terms()
         self._n_classes_ahead = 0
         return P, u
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
 from folklearn.kernels.terms import (
     CROSS,
@@ -28,10 +28,13 @@ from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
 MIN_KNOTS, MAX_KNOTS, N_CROSS_KNOTS = 4, 16, 3  # of a column
-_MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 20, 7  # columns
+_MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 40, 7  # columns
 _MAX_WAVES = 400
 _WAVE_SCALES = (0.5, 1.0, 2.0)
-_SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 2 / 3  # of the terms, these with the curves
+_SHARE_OF_CURVES, _SHARE_OF_PRODUCTS = 1 / 3, 0.55  # of the terms, these with the curves
+_SHARE_OF_INDICATORS = 5 / 6  # of the terms, for products where columns have two values each
+_RIDGE_TO_RANK = 0.1  # of the rows
+_MIN_SHARE_NEW = 0.01  # of the squares of a product: what columns do not say
 _MOSTLY = 0.75  # of the rows that have one value
 _WAVE_SEED = 0
 _MIN_ROWS, _MIN_TERMS = 32, 16  # below which none are opened
@@ -135,7 +138,8 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     """Return at most about `n_most` terms for rows like X (T, d), which may have gaps.
 
     Columns that tell the classes (T,) apart come first, by their F statistic: curves of up to 40,
-    products of up to 20, crosses of up to 7; waves are the rest.
+    crosses of up to 7. Products are of up to 40, those first that tell more than the columns do;
+    waves are the rest.
     """
     d = X.shape[1]
     present = [column[~np.isnan(column)] for column in X.T]
@@ -154,11 +158,20 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
             break
         terms += [(HINGE, (j, j), (q, 1.0 / spreads[j])) for q in knots]
         terms += [(STEP, (j, j), (q, 0.0)) for q in knots]
-    n_products = _SHARE_OF_PRODUCTS * n_most - len(terms)
-    multiplied = order[: min(_MAX_MULTIPLIED, int(math.sqrt(2.0 * n_products)))]
-    for i, j in combinations_with_replacement(multiplied, 2):
-        if i != j or len(values[i]) > 2:
-            terms.append((PRODUCT, (i, j), (0.0, 0.0)))
+    usable = [j for j in order if spreads[j] > _LEAST_SPREAD]
+    are_indicators = all(len(values[j]) == 2 for j in usable)
+    share = _SHARE_OF_INDICATORS if are_indicators else _SHARE_OF_PRODUCTS
+    pairs = [
+        (m, n)
+        for m, n in combinations_with_replacement(range(len(usable[:_MAX_MULTIPLIED])), 2)
+        if m != n or len(values[usable[m]]) > 2
+    ]
+    n_products = max(0, int(share * n_most) - len(terms))
+    if pairs:
+        scores = [(X[:, j] - present[j].mean()) / spreads[j] for j in usable]
+        Z = np.clip(np.nan_to_num(np.column_stack(scores)), -5.0, 5.0)
+        for m, n in _rank_products(Z, labels, np.array(pairs))[:n_products]:
+            terms.append((PRODUCT, (usable[m], usable[n]), (0.0, 0.0)))
     if crosses:
         knots_of = {j: find_knots(present[j], values[j], N_CROSS_KNOTS) for j in order}
         for i, j in combinations(order[:_MAX_CROSSED], 2):
@@ -175,6 +188,25 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
         rng.normal(size=(n_waves, d)) * scales[:, None],
         rng.uniform(0.0, 2.0 * math.pi, n_waves),
     )
+
+
+def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
+    """Return the pairs (n, 2) of columns Z (T, d) whose products are not linear, the best first.
+
+    The best is most correlated with the classes, both less their ridge regressions on Z.
+    """
+    products = Z[:, pairs[:, 0]] * Z[:, pairs[:, 1]]
+    classes = (labels[:, None] == np.unique(labels)).astype(float)
+    products, classes = products - products.mean(axis=0), classes - classes.mean(axis=0)
+    ridge = _RIDGE_TO_RANK * len(Z) * np.eye(Z.shape[1])
+    fit = np.linalg.solve(Z.T @ Z + ridge, Z.T)
+    residuals, classes = products - Z @ (fit @ products), classes - Z @ (fit @ classes)
+    squares = (residuals**2).sum(axis=0)
+    is_new = squares > np.maximum(_MIN_SHARE_NEW * (products**2).sum(axis=0), TINY)
+    shares = (residuals.T @ classes) ** 2 / np.maximum((classes**2).sum(axis=0), TINY)
+    order = np.argsort(-shares.sum(axis=1) / np.maximum(squares, TINY), kind="stable")
+    best: list[list[int]] = pairs[order[is_new[order]]].tolist()
+    return best
 
 
 def find_knots(present: Array, values: Array, n: int) -> list[float]:
@@ -255,6 +287,14 @@ class TermScaler(OnlineScaler):
         opened.__dict__.update(scaler.__dict__)
         opened._set_terms(terms)
         return opened
+
+    def without_terms(self) -> OnlineScaler:
+        """Return a scaler of the columns alone, which goes on as this one did."""
+        closed = object.__new__(OnlineScaler)
+        closed.__dict__.update(self.__dict__)
+        for part in ("terms", "_factors", "_term_moments"):
+            del closed.__dict__[part]
+        return closed
 
     def learn_terms(self, X: Array) -> Array:
         """Take the terms of rows X (T, d) in, whose columns were; return both, scaled."""
