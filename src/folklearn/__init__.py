@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.sparse_sgd import SparseSgd as SparseSgd
     from folklearn.metrics.scores import progressive as progressive
     from folklearn.metrics.scores import score as score
+    from folklearn.model.decisions import DecisionModel as DecisionModel
     from folklearn.model.model import Model as Model
     from folklearn.model.run import Run as Run
     from folklearn.scaler import OnlineScaler as OnlineScaler

@@ -48,6 +48,7 @@ _MODULES = {
     "learners.shared_gaussian": "FixedGaussian SharedGaussian",
     "learners.sparse_sgd": "SparseSgd",
     "learners.term_mixture": "TermMixture",
+    "model.decisions": "DecisionModel",
     "model.encoder": "TableEncoder",
     "model.pipeline": "OnlinePipeline",
     "model.explain": "Explanation",
@@ -82,7 +83,8 @@ HOMES = {
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
-    "ColumnCounts", "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron", "HoldoutWeights",
+    "ColumnCounts", "DecisionModel", "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron",
+    "HoldoutWeights",
     "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
     "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler",
     "OnlineToBatch", "Ons", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian",
@@ -92,8 +94,8 @@ SAVED = (
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
-    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning", "Evidence",
-    "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
+    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning",
+    "DecisionModel", "Evidence", "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
     "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
     "SharedGaussian", "SparseSgd", "Terms", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",

@@ -32,17 +32,18 @@ class Decision:
 
     Attributes
     ----------
-    id : number of the decision, 0, 1, 2, ...; it is enough to report an outcome later.
-    action : the action that was played, 0..K-1.
+    id : number of the decision, 0, 1, 2, ..., or a name of yours; it is enough to report an outcome
+        later.
+    action : the action that was played, 0..K-1, or its name (`folklearn.DecisionModel`).
     propensity : probability with which this action was played, given all that was known.
-    x : the context (d,), or the rows (K, d) of the actions, read-only.
-    name : what the caller calls that action, if actions have names.
+    x : the context (d,), or the rows (K, d) of the actions, read-only; or the row as it came.
+    name : what the caller calls that action, if it has both a number and a name.
     """
 
-    id: int
-    action: int
+    id: Any
+    action: Any
     propensity: float
-    x: Array = field(repr=False)
+    x: Any = field(repr=False)
     name: str | int | None = None
 
 
@@ -281,16 +282,14 @@ class Agent(Serializable):
             self._pending[decision.id] = (decision, of_decision.copy())
 
 
-def action_name(value: Any) -> str | int:
-    """Check the name of an action, a string or an integer."""
+def action_name(value: Any, what: str = "the id of an action") -> str | int:
+    """Check the name of an action or of something else, a string or an integer."""
     if isinstance(value, str):
         return value
     try:
         return operator.index(value)
     except TypeError:
-        raise InvalidInputError(
-            f"the id of an action must be a string or an integer, got {value!r}"
-        ) from None
+        raise InvalidInputError(f"{what} must be a string or an integer, got {value!r}") from None
 
 
 def choose_exploration(

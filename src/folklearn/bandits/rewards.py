@@ -87,6 +87,15 @@ class RegretCertificate:
         )
 
 
+def why_unproven(n_missing: int, n_late: int) -> str:
+    """Say why nothing is proven, from decisions without a reward of their own, and late rewards."""
+    if n_missing:
+        return f"{count_of(n_missing, 'decision')} had no reward of their own"
+    if n_late:
+        return f"{count_of(n_late, 'reward')} came after a later decision, or after a log"
+    return ""
+
+
 class Rule(NamedTuple):
     """A way to play by expected losses (K,) in [0, 1] and a strength gamma that grows."""
 
@@ -196,7 +205,10 @@ class RegressionAgent(Agent):
         regressions that know no B it is 10.
         """
         certificates = [certificate_at_norm(learner, B) for learner in self._learners]
-        reasons = [self._why_unproven(), *(of_action.reason for of_action in certificates)]
+        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
+        n_missing = self.n_dropped + self.n_expired + overdue
+        reasons = [why_unproven(n_missing, self.n_late)]
+        reasons += [of_action.reason for of_action in certificates]
         return RegretCertificate(
             n_rounds=self.n_outcomes,
             explored=float(self._totals[_EXPLORED]),
@@ -206,15 +218,6 @@ class RegressionAgent(Agent):
             features=self._features,
             reason=next(filter(None, reasons), ""),
         )
-
-    def _why_unproven(self) -> str:
-        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
-        missing = self.n_dropped + self.n_expired + overdue
-        if missing:
-            return f"{count_of(missing, 'decision')} had no reward of their own"
-        if self.n_late:
-            return f"{count_of(self.n_late, 'reward')} came after a later decision, or after a log"
-        return ""
 
 
 class RewardAgent(RegressionAgent):

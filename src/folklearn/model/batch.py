@@ -304,13 +304,14 @@ class PendingPrediction(NamedTuple):
     unseen: float
 
     def plain(self) -> list[Any]:
-        """Return it as JSON holds it; values of other kinds become text."""
-        return [_plain(self.x), self.p.tolist(), self.unseen]
+        """Return it as JSON holds it."""
+        return [plain_row(self.x), self.p.tolist(), self.unseen]
 
 
-def _plain(value: Any) -> Any:
+def plain_row(value: Any) -> Any:
+    """Return a row, or a value of one, as JSON holds it; values of other kinds become text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain_row(inner) for key, inner in value.items()}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):

@@ -92,11 +92,7 @@ def read_log(
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    low, high = reward_range
-    if not (low < high and math.isfinite(high - low)):
-        raise InvalidInputError(
-            f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
-        )
+    low, high = check_reward_range(reward_range)
     lines = dropwhile(_is_blank, chain.from_iterable(chunk.lines() for chunk in source.chunks()))
     start = list(islice(lines, 2))
     parse = _choose_parser([data.decode(errors="replace") for _, data in start])
@@ -117,6 +113,15 @@ def read_decisions(
                 if on_bad is None:
                     raise bad from None
                 on_bad(bad)
+
+
+def check_reward_range(reward_range: Sequence[float]) -> tuple[float, float]:
+    low, high = map(float, reward_range)
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInputError(
+            f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
+        )
+    return low, high
 
 
 def _is_blank(line: tuple[int, bytes]) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -111,6 +111,15 @@ class Table:
         columns = {name: column[rows] for name, column in self.columns.items()}
         features = None if self.features is None else self.features[rows]
         return Table(columns, self.lines[rows], features)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as dictionaries, missing values as None or NaN."""
+        columns: list[Any] = [
+            column.to_list() if isinstance(column, TextColumn) else column.tolist()
+            for column in self.columns.values()
+        ]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(self.columns, row, strict=True))
 
     @classmethod
     def concat(cls, tables: Sequence["Table"]) -> "Table":

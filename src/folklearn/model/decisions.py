@@ -1,0 +1,529 @@
+"""Decisions for rows as people have them: actions by name, rewards that may come later."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from folklearn import validation
+from folklearn.arrays import TINY, Array
+from folklearn.bandits.agent import MAX_PENDING, Decision, action_name
+from folklearn.bandits.rewards import RULES, RegretCertificate, why_unproven
+from folklearn.errors import InvalidInputError
+from folklearn.kernels.exploration import draw_action, most_regret
+from folklearn.model import roles as known_roles
+from folklearn.model.batch import plain_row
+from folklearn.model.encoder import EncodedBatch, TableEncoder
+from folklearn.model.pipeline import TERMS, OnlinePipeline
+from folklearn.model.roles import CATEGORY, NUMBER
+from folklearn.readers.decision_logs import check_reward_range
+from folklearn.readers.open import as_table
+from folklearn.readers.table import not_a_row_error, table_from_records
+from folklearn.serialization import (
+    Record,
+    Serializable,
+    generator_from,
+    generator_state,
+    put_inside,
+)
+from folklearn.utils import count_of, join_names
+
+Name = str | int  # of an action or of a decision
+Row = Mapping[Any, Any]
+Actions = Iterable[Name] | Mapping[Name, Row]
+Menu = dict[Name, Row | None]  # features of actions by name, None for each if they are only names
+
+ACTION = "action"  # the column of its name, where actions have features
+_UNKNOWN_LOSS = 0.5  # expected of an action that has brought no reward yet
+_SETTINGS = {"worst_case": False}  # a third faster, for every action of a decision
+
+
+class _Pending(NamedTuple):
+    """What a reward needs: its decision, and what was known when it was made."""
+
+    decision: Decision
+    number: int  # of the decision, in their order
+    loss: float  # 1 minus the share of the reward that was expected of the action
+    explored: float  # the most that the decision could cost beyond `eta` times its excess log loss
+    eta: float
+
+
+class DecisionModel(Serializable):
+    r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
+
+    Use it where you act on a row and are told only what came of it: an offer, a headline, a route.
+    Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
+    and values may be missing. Actions have names. Rewards may come later, in any order, by the id
+    of the decision. For arrays there are the agents of `folklearn.bandits`.
+
+    Where actions are only names, each has a regression of its reward of its own, with curves and
+    products of columns as `Model` has them, and actions may come and go: a new one is expected to
+    bring the middle of the range of rewards until it has brought some. Where actions have features,
+    one regression of row, features and name together learns from all of them, so that it knows
+    something of an action that was never played.
+
+    An action is drawn by the gaps between the expected rewards, as `bandits.RewardAgent` says: what
+    seems best most of the time, and others now and then. Time of a decision and its reward: a
+    prediction for each action, and one row learned.
+
+    Guarantee: `regret_certificate`, if every reward comes before the next decision.
+
+    Parameters
+    ----------
+    actions : names, or features by name, of the actions of a decision that lists none itself.
+    context : what a row holds, if that is to be declared: "number", or the list of the values of
+        a category, by column. Other columns are then refused, other values count as missing, and
+        the size of the model is bounded. By default columns and values come as they like.
+    roles, crosses, terms : as for `folklearn.Model`.
+    exploration, strength : how expected rewards are played, see `bandits.RewardAgent`.
+    reward_range : the least and the largest reward.
+    default_reward : what a decision gets that expires (`expire`); by default it is dropped.
+    wait : decisions after which one without a reward expires, at least 1; by default never.
+    max_pending : decisions that may wait for a reward, at least 1; beyond, the oldest expires.
+    seed : an integer, or a NumPy Generator, which is then used and advanced.
+
+    Attributes
+    ----------
+    actions : the names of all actions so far.
+    roles : the role of every column so far.
+    n_decisions, n_rewards : decisions, and rewards learned; of these n_expired were the default.
+    n_dropped : decisions that were dropped without a reward.
+
+    Examples
+    --------
+    >>> import folklearn
+    >>> model = folklearn.DecisionModel(["tea", "coffee"])
+    >>> for hour in [8, 21] * 200:
+    ...     decision = model.decide({"hour": hour, "country": "PE"})
+    ...     model.reward(decision.id, decision.action == ("coffee" if hour < 12 else "tea"))
+    >>> expected = model.expected_rewards({"hour": 9, "country": "PE"})
+    >>> max(expected, key=expected.get)
+    'coffee'
+    """
+
+    PARAMS = (
+        "actions", "context", "roles", "crosses", "terms", "exploration", "strength",
+        "reward_range", "default_reward", "wait", "max_pending",
+    )  # fmt: skip
+    COUNTERS = ("n_decisions", "n_rewards", "n_expired", "n_dropped", "n_late")
+    ARRAYS = ("regret",)
+    STATE: ClassVar = {"has_features": bool, "encoder": TableEncoder}
+
+    def __init__(
+        self,
+        actions: Actions = (),
+        *,
+        context: Mapping[str, str | Sequence[str]] | None = None,
+        roles: Mapping[str, str] | None = None,
+        crosses: Iterable[Sequence[str]] = (),
+        terms: str = "auto",
+        exploration: str = "fastcb",
+        strength: float = 5.0,
+        reward_range: Sequence[float] = (0.0, 1.0),
+        default_reward: float | None = None,
+        wait: int | None = None,
+        max_pending: int = MAX_PENDING,
+        seed: int | np.random.Generator = 0,
+    ) -> None:
+        self.context = None if context is None else dict(context)
+        self.asked_roles, self.crosses = dict(roles or {}), [tuple(pair) for pair in crosses]
+        for name, role in self.asked_roles.items():
+            known_roles.check_known(role, name)
+        self.terms = validation.choice("terms", terms, TERMS)
+        self.exploration = validation.choice("exploration", exploration, tuple(RULES))
+        self._rule = RULES[exploration]
+        self.strength = validation.positive("strength", strength)
+        self.reward_range = check_reward_range(reward_range)
+        self.default_reward = default_reward
+        if default_reward is not None:
+            self._share_of(default_reward, "default_reward")
+        self.wait = None if wait is None else validation.count("wait", wait, 1)
+        self.max_pending = validation.count("max_pending", max_pending, 1)
+        self._rng = validation.generator(seed)
+        self.has_features: bool | None = None  # whether actions have; None before any came
+        self.encoder = None if self.context is None else _declare(self.context, self.crosses)
+        self.menu = self._read_actions(actions)
+        if self.menu:
+            self.has_features = isinstance(actions, Mapping)
+        self.regressions: dict[Name | None, OnlinePipeline] = {}  # by action, None for all of them
+        self._losses: dict[Name | None, float] = {}  # the log loss of each
+        self._totals = dict.fromkeys(self.menu, (0, 0.0))  # number and sum of rewards, by action
+        self._regret = np.zeros(2)  # the sum of what was explored, and the largest eta
+        self.n_decisions = self.n_rewards = self.n_expired = self.n_dropped = self.n_late = 0
+        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
+        self._pending: OrderedDict[Name, _Pending] = OrderedDict()
+
+    # Decisions and their rewards.
+
+    def decide(
+        self, row: Row, actions: Actions | None = None, *, id: Name | None = None
+    ) -> Decision:
+        """Choose an action for a row; its reward goes to `reward`, at any later time.
+
+        Parameters
+        ----------
+        row : what is known, by column.
+        actions : the names of those that may be chosen, or their features by name; by default
+            those that the model was made with.
+        id : a name of your own for the decision, such as that of your event; by default its
+            number, 0, 1, 2, ...
+        """
+        menu, rows = self._offer(row, actions)
+        id = self.n_decisions if id is None else action_name(id, "the id of a decision")
+        if id in self._pending:
+            raise InvalidInputError(f"decision {id!r} waits for its reward: give another id")
+        X = self._encode(rows, admit=True)
+        self.has_features = None not in menu.values()
+        self._expire_old()
+        P, losses, gamma = self._play(menu, X)
+        played = int(draw_action(P, self._rng.random()))
+        # Probabilities are sums, which may round to above 1.
+        name, propensity = [*menu][played], min(float(P[played]), 1.0)
+        decision = Decision(id, name, propensity, plain_row(rows[played % len(rows)]))
+        eta = self._rule.price * gamma
+        explored = float(most_regret(P, losses, eta))
+        self._pending[id] = _Pending(
+            decision, self.n_decisions, float(losses[played]), explored, eta
+        )
+        self._totals.setdefault(name, (0, 0.0))
+        self.n_decisions += 1
+        return decision
+
+    def decide_many(self, rows: Any, actions: Actions | None = None) -> list[Decision]:
+        """Choose an action for every row of a frame or of a list of dictionaries, in order."""
+        records = [*as_table(rows).records()]
+        self._encode([row for record in records for row in self._offer(record, actions)[1]])
+        return [self.decide(record, actions) for record in records]
+
+    def reward(self, decision: Decision | Name, reward: float) -> None:
+        """Learn the reward of a decision, or of the decision of this id, once."""
+        pending, share = self._find(decision), self._share_of(reward)
+        self._absorb(pending, share)
+        n, total = self._totals[pending.decision.action]
+        self._totals[pending.decision.action] = n + 1, total + float(reward)
+
+    def expire(self, decision: Decision | Name) -> None:
+        """Stop waiting: learn the default reward, or drop the decision if there is none."""
+        if self.default_reward is None:
+            self.drop(decision)
+            return
+        self._absorb(self._find(decision), self._share_of(self.default_reward))
+        self.n_expired += 1
+
+    def drop(self, decision: Decision | Name) -> None:
+        """Stop waiting for the reward of a decision; it counts in ``n_dropped``."""
+        del self._pending[self._find(decision).decision.id]
+        self.n_dropped += 1
+
+    def learn_logged(
+        self, row: Row, action: Name, reward: float, features: Row | None = None
+    ) -> None:
+        """Learn what an action, which may have features, brought that somebody else chose.
+
+        For starting with a log instead of from nothing. How likely the action was need not be
+        known.
+        """
+        menu, rows = self._offer(row, [action] if features is None else {action: features})
+        share, X = self._share_of(reward), self._encode(rows, admit=True)
+        self.has_features = features is not None
+        self._learn(action, X, float(self._expect_losses(menu, X)[0]), share)
+        self._totals.setdefault(action, (0, 0.0))
+        self.n_late += len(self._pending)  # played by what was expected before
+
+    def policy(self, row: Row, actions: Actions | None = None) -> dict[Name, float]:
+        """Return the probabilities with which `decide` would choose now, by action."""
+        menu, rows = self._offer(row, actions)
+        P, _, _ = self._play(menu, self._encode(rows))
+        return dict(zip(menu, P.tolist(), strict=True))
+
+    def expected_rewards(self, row: Row, actions: Actions | None = None) -> dict[Name, float]:
+        """Return the reward that is expected of every action."""
+        menu, rows = self._offer(row, actions)
+        low, high = self.reward_range
+        rewards = high - (high - low) * self._expect_losses(menu, self._encode(rows))
+        return dict(zip(menu, rewards.tolist(), strict=True))
+
+    @property
+    def actions(self) -> tuple[Name, ...]:
+        return tuple(self._totals)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
+
+    @property
+    def pending(self) -> tuple[Decision, ...]:
+        """The decisions that wait for their reward, oldest first."""
+        return tuple(pending.decision for pending in self._pending.values())
+
+    @property
+    def rewards(self) -> dict[Name, tuple[int, float | None]]:
+        """The number of rewards that came for each action, and their mean, None without any."""
+        return {name: (n, total / n if n else None) for name, (n, total) in self._totals.items()}
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean of all rewards that came, None without any."""
+        counts, totals = zip(*self._totals.values(), strict=True) if self._totals else ((), ())
+        return sum(totals) / sum(counts) if sum(counts) else None
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the regressions, the encoder and what waits take."""
+        parts = (self.encoder, *self.regressions.values())
+        return sum(part.n_bytes for part in parts if part is not None) + self.n_bytes_pending
+
+    @property
+    def n_bytes_pending(self) -> int:
+        n_cells = len(self.roles)
+        return len(self._pending) * (1_000 + 100 * n_cells)
+
+    def regret_certificate(self, *, B: float = 10.0) -> RegretCertificate:
+        """Return what is proven about the expected regret so far, for models of norm at most B."""
+        latest = next(reversed(self._pending.values()), None)
+        is_open = latest is not None and latest.number == self.n_decisions - 1
+        n_missing = self.n_dropped + self.n_expired + len(self._pending) - is_open
+        regression, reason = 0.0, why_unproven(n_missing, self.n_late)
+        words = "the columns" if self.encoder is None else f"the columns ({self.encoder.in_words})"
+        for key, pipeline in self.regressions.items():
+            proven = pipeline.certificate(self._losses[key], words)
+            if proven is not None:
+                reason = reason or proven.reason
+                regression += max(0.0, proven.loss - proven.at_norm(math.sqrt(2.0) * B))
+        explored, eta = self._regret.tolist()
+        words = words.format(by="the first rewards of each action")
+        return RegretCertificate(self.n_rewards, explored, eta, regression, B, words, reason)
+
+    # How a decision is made and learned.
+
+    def _read_actions(self, actions: Actions) -> Menu:
+        has_features, was = isinstance(actions, Mapping), self.has_features
+        if isinstance(actions, str) or not isinstance(actions, Iterable):
+            raise InvalidInputError(f"actions are a list of names, or a dictionary: {actions!r}")
+        if was is not None and has_features != was:
+            raise InvalidInputError(
+                f"the actions of this model {'have features' if was else 'are only names'}: give "
+                f"{'a dictionary of them by name' if was else 'a list of names'}"
+            )
+        if has_features and self.context is not None:
+            raise InvalidInputError("a declared context is for actions that are only names")
+        menu: Menu = {}
+        for entry in actions:
+            name = action_name(entry)
+            if name in menu:
+                raise InvalidInputError(f"two actions have the same name, {name!r}")
+            menu[name] = actions[name] if isinstance(actions, Mapping) else None
+            if has_features and not isinstance(menu[name], Mapping):
+                raise not_a_row_error(menu[name], f"what action {name!r} has")
+        return menu
+
+    def _offer(self, row: Row, actions: Actions | None) -> tuple[Menu, list[Row]]:
+        """Return the actions of a decision, and the rows to predict: one if they are only names."""
+        if not isinstance(row, Mapping):
+            raise not_a_row_error(row)
+        menu = self.menu if actions is None else self._read_actions(actions)
+        if not menu:
+            raise InvalidInputError('there is no action to choose from: decide(row, ["a", "b"])')
+        if self.context is not None and not row.keys() <= self.context.keys():
+            unknown = sorted(map(str, row.keys() - self.context.keys()))
+            raise InvalidInputError(
+                f"{join_names(unknown)} is not in the context of this model, which is: "
+                f"{join_names(list(self.context))}"
+            )
+        rows: list[Row] = []
+        for name, features in menu.items():
+            if features is None:
+                return menu, [row]
+            merged = {**row, **features, ACTION: str(name)}
+            if len(merged) < len(row) + len(features) + 1:
+                raise InvalidInputError(
+                    f"the row and the features of action {name!r} have a column in common, or one "
+                    f"that is called {ACTION!r}: rename it"
+                )
+            rows.append(merged)
+        return menu, rows
+
+    def _encode(self, rows: Sequence[Row], *, admit: bool = False) -> Any:
+        """Return rows as numbers (T, d), or sparse; `admit` opens places for what is new."""
+        encoder = self.encoder
+        encoded = [None] if encoder is None else [encoder.encode_row(row) for row in rows]
+        if all(x is not None for x in encoded):
+            X: Any = np.array(encoded)
+            validation.checked_norms(X, gaps=True)
+            return X
+        table = table_from_records(rows, range(1, len(rows) + 1))
+        if encoder is None:
+            found = known_roles.of_first_values(table)
+            if isinstance(rows[0].get(ACTION), str):  # a name, whatever it looks like
+                found[ACTION] = CATEGORY
+            encoder = TableEncoder({**found, **self.asked_roles}, self.crosses)
+        batch = encoder.encode(table)
+        if self.context is not None or not admit:
+            batch = EncodedBatch(encoder.encode_known(table))
+        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        if admit:
+            encoder.admit(batch.keys, batch.roles)
+            self.encoder = encoder
+        return batch.X
+
+    def _expect_losses(self, names: Iterable[Name], X: Any) -> Array:
+        """Return 1 minus the share of the reward that is expected of each action, (K,)."""
+        losses = []
+        for i, name in enumerate(names):
+            pipeline = self.regressions.get(None if self.has_features else name)
+            row, loss = i % len(X), _UNKNOWN_LOSS
+            if pipeline is not None and pipeline.sparse:
+                x = X[row : row + 1].of_slots(pipeline.n_features)
+                loss = pipeline.predict_next(x)[0, 0]
+            elif pipeline is not None:  # places that came later say nothing yet
+                loss = pipeline.predict_row(X[row, : pipeline.n_features])[0]
+            losses.append(float(loss))
+        return np.array(losses)
+
+    def _play(self, menu: Menu, X: Any) -> tuple[Array, Array, float]:
+        """Return the probabilities (K,) of actions, their expected losses, and gamma."""
+        losses = self._expect_losses(menu, X)
+        gamma = self.strength * math.sqrt(len(menu) * (self.n_decisions + 1))
+        return self._rule.play(losses, gamma), losses, gamma
+
+    def _learn(self, name: Name, X: Any, loss: float, share: float) -> None:
+        """Learn one row (1, d) with a reward, of which `loss` was expected to be missing."""
+        key, encoder = None if self.has_features else name, self.encoder
+        assert encoder is not None
+        y = np.array([int(share)]) if share in (0.0, 1.0) else np.array([[1.0 - share, share]])
+        pipeline = self.regressions.get(key)
+        if pipeline is None:
+            n_places = X.n_slots if encoder.sparse else X.shape[1]
+            pipeline = OnlinePipeline(
+                "auto", _SETTINGS, n_features=n_places, n_classes=2, terms=self.terms,
+                n_numbers=len(X.slots) if encoder.sparse else 0, sparse=encoder.sparse,
+            )  # fmt: skip
+            numeric = encoder.are_numbers(encoder.keys)
+            pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
+        if encoder.sparse or X.shape[1] > pipeline.n_features:
+            late = EncodedBatch(X, encoder.keys[pipeline.n_features :])
+            pipeline.run(X, y, **encoder.describe_late(late))
+        else:
+            pipeline.learn_row(X[0], y.tolist()[0] if y.ndim == 1 else y[0])
+        self.regressions[key] = pipeline
+        log_loss = -share * math.log(max(1.0 - loss, TINY))
+        log_loss -= (1.0 - share) * math.log(max(loss, TINY))
+        self._losses[key] = self._losses.get(key, 0.0) + log_loss
+
+    def _absorb(self, pending: _Pending, share: float) -> None:
+        """Learn the reward of a decision that waits; everything unchanged if it raises."""
+        decision = pending.decision
+        self._learn(decision.action, self._encode([decision.x]), pending.loss, share)
+        del self._pending[decision.id]
+        self.n_rewards += 1
+        self.n_late += pending.number < self.n_decisions - 1
+        self._regret[:] = self._regret[0] + pending.explored, max(self._regret[1], pending.eta)
+
+    def _expire_old(self) -> None:
+        first = -1 if self.wait is None else self.n_decisions - self.wait
+        while self._pending:
+            id, oldest = next(iter(self._pending.items()))
+            if len(self._pending) < self.max_pending and oldest.number >= first:
+                return
+            self.expire(id)
+
+    def _find(self, decision: Decision | Name) -> _Pending:
+        id = decision.id if isinstance(decision, Decision) else decision
+        pending = self._pending.get(id)
+        # A decision is found again after loading, but not one of another model under its id.
+        if pending is None or repr(decision) not in (repr(id), repr(pending.decision)):
+            raise InvalidInputError(
+                f"no decision waits under the id {id!r}: it was not made by this model, has its "
+                "reward, expired or was dropped"
+            )
+        return pending
+
+    def _share_of(self, reward: Any, name: str = "reward") -> float:
+        """Return a reward as its share of the range, from 0 to 1."""
+        low, high = self.reward_range
+        expected = f"a number from {low:g} to {high:g}"
+        if not isinstance(reward, bool | int | float | np.bool_ | np.number):
+            raise InvalidInputError(f"{name} must be {expected}, got {reward!r}")
+        return (validation.number(name, reward, low, high, expected) - low) / (high - low)
+
+    def _word(self, word: str) -> Any:
+        if word == "actions":
+            return [[name, plain_row(features)] for name, features in self.menu.items()]
+        if word in ("roles", "context"):
+            pairs = self.asked_roles if word == "roles" else self.context
+            return None if pairs is None else [*pairs.items()]  # in their order
+        return super()._word(word)
+
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        menu = dict(words["actions"])
+        words["actions"] = [*menu] if None in menu.values() else menu
+        words["context"] = None if words["context"] is None else dict(words["context"])
+        words["roles"] = dict(words["roles"])
+        return cls(words.pop("actions"), **words)
+
+    def to_record(self) -> Record:
+        record = super().to_record()
+        config, waiting = record.config, self._pending.values()
+        config["generator"] = generator_state(self._rng)
+        config["totals"] = [[name, *total] for name, total in self._totals.items()]
+        config["losses"] = [*self._losses.items()]
+        put_inside(record, "regressions", [*self.regressions.values()])
+        config["pending"] = [
+            [decision.id, decision.action, decision.propensity, decision.x, *known]
+            for decision, *known in waiting
+        ]
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._rng = generator_from(record.word("generator"))
+        self._totals = {
+            action_name(name): (validation.count("rewards", n, 0), float(total))
+            for name, n, total in record.word("totals")
+        }
+        self._losses = {key: float(loss) for key, loss in record.word("losses")}
+        regressions = record.inner("regressions", list[OnlinePipeline])
+        self.regressions = dict(zip(self._losses, regressions, strict=True))
+        encoder, last = self.encoder, -1
+        for pipeline in regressions:
+            if (
+                encoder is None
+                or pipeline.n_classes != 2
+                or pipeline.sparse != encoder.sparse
+                or pipeline.n_features > max(1, len(encoder))
+            ):
+                raise record.error("has a regression that does not fit its columns")
+        for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
+            decision = Decision(
+                action_name(id), action_name(action),
+                validation.probability("propensity", propensity, certain=True), dict(row),
+            )  # fmt: skip
+            number = validation.count("the number of a decision", number, last + 1)
+            last = validation.count("the number of a decision", number, 0, self.n_decisions - 1)
+            loss = validation.fraction("loss", loss, 1.0)
+            self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
+            self._totals.setdefault(decision.action, (0, 0.0))
+
+    def __repr__(self) -> str:
+        actions = (
+            f"{count_of(len(self.actions), 'action')}: {join_names([*map(str, self.actions)])}"
+        )
+        mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
+        decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
+        return f"DecisionModel({actions}), {decisions}{mean}"
+
+
+def _declare(context: Mapping[str, str | Sequence[str]], crosses: Any) -> TableEncoder:
+    """Return an encoder with the places of all columns and values of a context."""
+    for name, kind in context.items():
+        if isinstance(kind, str) and kind != NUMBER:
+            raise InvalidInputError(
+                f'the context {name!r} is "number", or the list of its values; got {kind!r}'
+            )
+    kinds = {name: NUMBER if kind == NUMBER else CATEGORY for name, kind in context.items()}
+    encoder = TableEncoder(kinds, crosses)
+    encoder.declare({name: kind for name, kind in context.items() if kind != NUMBER})
+    return encoder
