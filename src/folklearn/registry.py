@@ -95,8 +95,8 @@ SAVED = (
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning",
-    "DecisionModel", "Evidence", "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
-    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
+    "DecisionModel", "Evidence", "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace",
+    "Leader", "Learner", "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
     "SharedGaussian", "SparseSgd", "Terms", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip

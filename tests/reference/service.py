@@ -1,4 +1,4 @@
-"""A classifier and an agent of the service, by dictionaries, a plain `Model` and a plain agent.
+"""A classifier and an agent of the service, by dictionaries and a plain `Model` or decisions.
 
 Each method takes what a client sends, and returns what the answer must say.
 """
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn.bandits import auto
 from folklearn.model.batch import PendingPrediction
+from folklearn.model.decisions import DecisionModel
 from folklearn.model.model import Model
 
 Row = dict[str, Any]
@@ -104,14 +104,13 @@ class Agent:
     """An agent that decides between actions, knowing one number."""
 
     def __init__(self, actions: Sequence[str], seed: int) -> None:
-        self.actions = actions
-        self.agent = auto(n_features=1, n_actions=len(actions), seed=seed)
-        self.waiting: dict[Hashable, int] = {}
+        self.model = DecisionModel(actions, context={"x": "number"}, terms="none", seed=seed)
+        self.events: dict[Hashable, int] = {}  # their numbers, by the id that was given out
 
-    def decide(self, id: Hashable, x: float) -> tuple[str, float]:
-        decision = self.agent.act(np.array([x]))
-        self.waiting[id] = decision.id
-        return self.actions[decision.action], decision.propensity
+    def decide(self, id: Hashable, event: int, x: float) -> tuple[str, float]:
+        self.events[id] = event
+        decision = self.model.decide({"x": x}, id=event)
+        return decision.action, decision.propensity
 
     def reward(self, id: Hashable, reward: float) -> None:
-        self.agent.learn(self.waiting.pop(id), reward)
+        self.model.reward(self.events[id], reward)

@@ -64,7 +64,7 @@ def same_bytes(folder: Path, done: Done | None = None) -> dict[str, str]:
             states: list[Any] = [store.hosts["main", name].state for name in ("labels", "agent")]
             labels, agent = reference_of(done)
             assert states[0].model.to_record().digest == labels.model.to_record().digest
-            assert states[1].agent.to_record().digest == agent.agent.to_record().digest
+            assert states[1].model.to_record().digest == agent.model.to_record().digest
         return found
     finally:
         store.abandon()
@@ -88,7 +88,7 @@ def reference_of(done: Done) -> tuple[reference.Classifier, reference.Agent]:
             items = [reference.Label(**item) for item in body["items"]]
             assert labels.learn_many(request.key, items) == _outcome(answer)
         elif request.path == f"{AGENT}/decide":
-            decision = agent.decide(said["id"], body["context"]["x"])
+            decision = agent.decide(said["id"], said["event"], body["context"]["x"])
             assert decision == (said["action"], said["propensity"])
         elif request.path == f"{AGENT}/reward":
             agent.reward(body["id"], body["reward"])

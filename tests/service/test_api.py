@@ -259,7 +259,8 @@ def test_an_agent_decides_and_learns_rewards(service: Running) -> None:
     assert service.ask("POST", f"{path}/reward", {"id": made["id"], "reward": 0.5}).status == 409
     assert service.ask("POST", f"{path}/reward", {"id": made["id"], "reward": 2}).status == 422
     version = service.ask("GET", path).body["version"]
-    assert service.ask("POST", f"{path}/decide", {"context": {"age": None}}).status == 422
+    assert service.ask("POST", f"{path}/decide", {"context": {"age": "old"}}).status == 422
+    assert service.ask("POST", f"{path}/decide", {"context": {"sky": 1}}).status == 422
     refused = service.ask("GET", path).body
     assert (refused["version"], refused["waiting"]) == (version, 0)  # it waits for no reward
     assert service.ask("POST", f"{path}/predict", {"row": ROW}).status == 422

@@ -78,7 +78,7 @@ def _requests(lives: Lives) -> list[tuple[str, Any, str]]:
         ("labels", LabelEvent("e", ROW), "one class too many"),
         ("agent", DecisionEvent({"z": -3.5, "b": "v"}), "decide"),
         ("agent", RewardEvent(UUID(made.body["id"]), 1.0), "reward"),
-        ("agent", DecisionEvent({"z": None}), "no number"),
+        ("agent", DecisionEvent({"z": "much"}), "no number"),
         ("agent", DecisionEvent({"z": 0.5, "b": "u"}), "decide again"),
     ]
     return several

@@ -232,6 +232,10 @@ class DecisionModel(Serializable):
         self._totals.setdefault(action, (0, 0.0))
         self.n_late += len(self._pending)  # played by what was expected before
 
+    def check_row(self, row: Row, actions: Actions | None = None) -> None:
+        """Raise if `decide` would refuse a row."""
+        self._encode(self._offer(row, actions)[1])
+
     def policy(self, row: Row, actions: Actions | None = None) -> dict[Name, float]:
         """Return the probabilities with which `decide` would choose now, by action."""
         menu, rows = self._offer(row, actions)
@@ -273,12 +277,12 @@ class DecisionModel(Serializable):
     def n_bytes(self) -> int:
         """About how much memory the regressions, the encoder and what waits take."""
         parts = (self.encoder, *self.regressions.values())
-        return sum(part.n_bytes for part in parts if part is not None) + self.n_bytes_pending
+        n_waiting = len(self._pending) * self.n_bytes_of_decision
+        return sum(part.n_bytes for part in parts if part is not None) + n_waiting
 
     @property
-    def n_bytes_pending(self) -> int:
-        n_cells = len(self.roles)
-        return len(self._pending) * (1_000 + 100 * n_cells)
+    def n_bytes_of_decision(self) -> int:
+        return 1_000 + 100 * len(self.roles)
 
     def regret_certificate(self, *, B: float = 10.0) -> RegretCertificate:
         """Return what is proven about the expected regret so far, for models of norm at most B."""

@@ -14,7 +14,7 @@ from folklearn.errors import FolklearnError
 from folklearn.service import events, states
 from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
 from folklearn.service.journal import Entry, Journal, ModelRow
-from folklearn.service.states import ClassifierState, FindEntry, Item, ModelState, NamedAgent
+from folklearn.service.states import AgentState, ClassifierState, FindEntry, Item, ModelState
 
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
@@ -222,9 +222,9 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
         case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
         case events.DecisionEvent(context=context):
-            assert isinstance(state, NamedAgent)
-            state.encode_context(context)  # or else it would wait for a reward
-            host.reserve(state.n_bytes_of_decision)
+            assert isinstance(state, AgentState)
+            state.check_context(context)
+            host.reserve(state.model.n_bytes_of_decision)
             return add(request, id=events.new_id(), due=due)
         case events.RewardEvent():
             asked, answer = _find_waiting(journal, host, request)

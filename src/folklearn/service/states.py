@@ -1,35 +1,33 @@
 """States of models in the service: a pure fold of events, the same for every replay."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from folklearn import serialization
-from folklearn.arrays import Array
-from folklearn.bandits.rewards import RewardAgent, auto
+from folklearn import serialization, validation
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model import roles
 from folklearn.model.batch import PendingPrediction
+from folklearn.model.decisions import DecisionModel
 from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
 from folklearn.model.roles import DATE_PARTS
 from folklearn.readers.table import table_from_records
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, Label, LabelEvent, ModelSize, RefusedError, Row
 from folklearn.service.journal import Entry
-from folklearn.utils import join_names
 
 FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first
+_MAX_TERMS = 1_000  # of an action, about
 _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
-_NUMBER = "number"
 
 
 def measure_size(model: Model) -> ModelSize:
@@ -257,143 +255,83 @@ def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] =
     return Answer(200, body) if refused else events.DerivedAnswer(200, body)
 
 
-class NamedAgent(Serializable):
-    """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
+class AgentState:
+    """A `folklearn.DecisionModel` that decides and learns by events, and knows them by number."""
 
-    `context` has by name, or in pairs with it, "number" or the list of the values of a category;
-    `default` is the reward of a decision that expires: without one it is dropped. A decision is
-    known by the number of its event.
-    """
-
-    PARAMS = ("actions", "context", "default", "seed")
-    ARRAYS = ("n_rewards", "rewards")
-    STATE: ClassVar = {"agent": RewardAgent}
-
-    def __init__(
-        self,
-        actions: Sequence[str],
-        context: Mapping[str, str | Sequence[str]] | Sequence[tuple[str, str | Sequence[str]]],
-        *,
-        default: Any = None,
-        seed: int = 0,
-    ) -> None:
-        self.actions, self.default, self.seed = list(actions), default, seed
-        if not isinstance(default, int | float | None):
-            what = "the default of an agent is a reward from 0 to 1"
-            raise InvalidInputError(f"{what}, got {default!r}")
-        if len(set(self.actions)) < len(self.actions):
-            raise InvalidInputError("two actions have the same name")
-        if not context:
+    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
+        config = created.config
+        validation.count("n_actions", len(config.actions), 2)
+        if not config.context:
             raise InvalidInputError(
                 'a decision needs a context: name what is known, such as {"age": "number", '
                 '"country": ["DE", "PE"]}'
             )
-        self._kinds = dict(context)
-        self.context = [*self._kinds.items()]  # its order says which feature is which
-        self._places: dict[tuple[str, str], int] = {}
-        for name, kind in self.context:
-            if isinstance(kind, str) and kind != _NUMBER:
-                raise InvalidInputError(
-                    f'the context {name!r} is "number", or the list of its values; got {kind!r}'
-                )
-            for value in [""] if kind == _NUMBER else kind:
-                self._places[name, value] = len(self._places)
-        n, n_actions = len(self._places), len(self.actions)
-        self.agent = auto(n_features=n, n_actions=n_actions, default_reward=default, seed=seed)
-        self._numbers: dict[int, int] = {}  # of decisions that wait, by that of their event
-        self._n_rewards = np.zeros(len(self.actions), np.int64)
-        self._rewards = np.zeros(len(self.actions))  # in all, by action
+        if not isinstance(config.default, int | float | None):
+            what = "the default of an agent is a reward from 0 to 1"
+            raise InvalidInputError(f"{what}, got {config.default!r}")
+        if record is None:
+            self.model = DecisionModel(
+                config.actions, context=config.context, terms=config.terms,
+                default_reward=config.default, seed=config.seed,
+            )  # fmt: skip
+        else:
+            self.model = DecisionModel.from_record(record)
+        self.to_record = self.model.to_record
+        self._n_bytes_expected = 8 * count_agent_numbers(config)
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
+        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
             case events.DecisionEvent(context=context):
-                decision = self.agent.act(self.encode_context(context))
-                self._numbers[entry.seq] = decision.id
-                if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
-                    del self._numbers[next(iter(self._numbers))]
-                action = self.actions[decision.action]
-                body = {"action": action, "propensity": decision.propensity}
+                decision = self.model.decide(context, id=entry.seq)
+                body = {"action": decision.action, "propensity": decision.propensity}
                 return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
             case events.RewardEvent(id=id, reward=reward):
-                number = find(id).seq
-                if number not in self._numbers:
-                    raise InvalidInputError("nothing waits for this reward any more")
-                chosen = self.agent.find(self._numbers[number]).action
-                self.agent.learn(self._numbers[number], reward)
-                del self._numbers[number]
-                self._n_rewards[chosen] += 1
-                self._rewards[chosen] += reward
+                self.model.reward(find(id).seq, reward)
                 return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case events.ExpiryEvent(ids=ids):
+                waiting = {decision.id for decision in self.model.pending}
                 for number in [find(id).seq for id in ids]:
-                    if number in self._numbers:
-                        self.agent.expire(self._numbers.pop(number))
+                    if number in waiting:
+                        self.model.expire(number)
         return Answer(200, {"event": entry.seq})
+
+    def check_context(self, context: Row) -> None:
+        """Raise if a decision could not be made: its event would wait for a reward for ever."""
+        try:
+            self.model.check_row(context)
+        except FolklearnError as error:
+            raise RefusedError(422, str(error)) from None
 
     def copy_to_predict(self) -> None:
         """Return nothing: a decision changes the agent."""
 
     def numbers(self) -> dict[str, Any]:
-        n = int(self._n_rewards.sum())
+        model = self.model
         return {
             "kind": "agent",
-            "rows": self.agent.n_outcomes,
-            "decisions": self.agent.n_decisions,
-            "actions": len(self.actions),
+            "rows": model.n_rewards,
+            "decisions": model.n_decisions,
+            "actions": len(model.actions),
             "loss": None,
             "error": None,
-            "reward": float(self._rewards.sum()) / n if n else None,
+            "reward": model.mean_reward,
         }
-
-    def table(self) -> list[tuple[str, int, float | None]]:
-        pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
-        return [(name, n, total / n if n else None) for name, n, total in pairs]
 
     @property
     def n_bytes(self) -> int:
-        n_waiting = len(self._numbers) * self.n_bytes_of_decision
-        return 8 * len(self.actions) * (len(self._places) + 1) ** 2 + n_waiting
-
-    @property
-    def n_bytes_of_decision(self) -> int:
-        return 1_000 + 8 * (len(self.actions) + len(self._places))
-
-    def encode_context(self, context: Mapping[str, Any]) -> Array:
-        x = np.zeros(len(self._places))
-        unknown = context.keys() - self._kinds.keys()
-        if unknown:
-            raise RefusedError(
-                422,
-                f"{join_names(sorted(unknown))} is not in the context of this model, which is: "
-                f"{join_names(list(self._kinds))}",
-            )
-        for name, kind in self.context:
-            value = context.get(name)
-            if kind == _NUMBER:
-                if isinstance(value, bool) or not isinstance(value, int | float):
-                    raise RefusedError(422, f"{name!r} must be a number, got {value!r}")
-                x[self._places[name, ""]] = value
-            elif isinstance(value, str) and (name, value) in self._places:
-                x[self._places[name, value]] = 1.0
-        return x
-
-    def to_record(self) -> Record:
-        record = super().to_record()
-        record.arrays["numbers"] = np.array([*self._numbers.items()], np.int64).reshape(-1, 2)
-        return record
-
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        self._numbers = dict(record.part("numbers", (None, 2), np.int64).tolist())
+        return max(self.model.n_bytes, self._n_bytes_expected)
 
 
-ModelState = ClassifierState | NamedAgent
+def count_agent_numbers(config: events.Config) -> int:
+    """Return about how many numbers the matrices of an agent come to."""
+    widths = [1 if isinstance(kind, str) else len(kind) for kind in config.context.values()]
+    n_terms = 0 if config.terms == "none" else _MAX_TERMS
+    return len(config.actions) * (1 + sum(widths) + n_terms) ** 2
+
+
+ModelState = ClassifierState | AgentState
 
 
 def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
-    config = created.config
-    if not config.actions:
-        return ClassifierState(created, record)
-    if record is not None:
-        return NamedAgent.from_record(record)
-    return NamedAgent(config.actions, config.context, default=config.default, seed=config.seed)
+    return (AgentState if created.config.actions else ClassifierState)(created, record)

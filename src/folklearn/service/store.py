@@ -32,7 +32,12 @@ from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.states import ClassifierState, ModelState, restore_state
+from folklearn.service.states import (
+    ClassifierState,
+    ModelState,
+    count_agent_numbers,
+    restore_state,
+)
 
 log = logging.getLogger("folklearn.service")
 
@@ -220,9 +225,7 @@ class ModelStore:
             )
         if len(self.models(tenant)) >= limits.models:
             raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
-        kinds = config.context.values()
-        width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in kinds)
-        n_numbers = len(config.actions) * width**2  # of an agent's matrices
+        n_numbers = count_agent_numbers(config)
         if n_numbers > limits.agent:
             raise RefusedError(
                 422,

@@ -28,7 +28,7 @@ from folklearn.service.hosts import ModelHost
 from folklearn.service.http import read_body
 from folklearn.service.keys import COOKIE, NO_KEY, Key
 from folklearn.service.service import Service
-from folklearn.service.states import ClassifierState, NamedAgent
+from folklearn.service.states import AgentState, ClassifierState
 
 log = logging.getLogger("folklearn.service")
 
@@ -270,8 +270,8 @@ async def model(page: PageRequest) -> Response:
     }
     if host.is_agent:
         _, state = await service.copy_state(host)
-        assert isinstance(state, NamedAgent)
-        return page.render("agent.html", actions=state.table(), **shared)
+        assert isinstance(state, AgentState)
+        return page.render("agent.html", rewards=state.model.rewards, **shared)
     shown = await page.pages.find(host)
     importance = page.pages.importance(host, shown)
     classes = shown.facts.classes[:_MAX_TABLE_ROWS]
