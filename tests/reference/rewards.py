@@ -4,6 +4,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
+from folklearn.model.model import Model
+
 from .dense_folklore import DenseFolklore
 from .loss import Array
 
@@ -92,3 +94,31 @@ class DenseRewards:
     def bound(self) -> float:
         nats = sum(one.lam * 2 * one.B**2 + one.certificate_sum for one in self.regressions)
         return self.explored + self.eta * nats
+
+
+class PlainDecisions:
+    """A plain `Model` of the reward for each action, or for "all", rows as they come."""
+
+    def __init__(self, strength: float, key=lambda row, action: action) -> None:
+        self.models, self.strength, self.key, self.t = {}, strength, key, 0
+
+    def losses(self, rows: dict) -> Array:
+        """Return what each action is expected to miss: half where nothing was learned."""
+        models = [self.models.get(self.key(row, action)) for action, row in rows.items()]
+        return np.array(
+            [
+                0.5 if m is None else m.predict_proba_one(row)[0]
+                for m, row in zip(models, rows.values(), strict=True)
+            ]
+        )
+
+    def probabilities(self, rows: dict) -> Array:
+        gamma = self.strength * np.sqrt(len(rows) * (self.t + 1))
+        return probabilities("fastcb", self.losses(rows), gamma)
+
+    def learn(self, row: dict, action: str, reward: float) -> None:
+        key = self.key(row, action)
+        if key not in self.models:
+            self.models[key] = Model(classes=[0, 1], roles={"action": "ignored"}, worst_case=False)
+        soft = {0: 1.0 - reward, 1: reward}
+        self.models[key].learn_one(row, int(reward) if reward in (0, 1) else soft)
