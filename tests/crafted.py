@@ -104,6 +104,15 @@ def _model_of_arrays():
     return model
 
 
+def _decided(*menu, **words):
+    model = folklearn.DecisionModel(*menu, **words)
+    for t in range(90):
+        decision = model.decide({"size": t % 7 / 2, "colour": ["red", "blue", None][t % 3]})
+        if t < 87:  # the others wait
+            model.reward(decision.id, t % 5 / 4)
+    return model
+
+
 def _monitored():
     monitor = evaluate.Monitor()
     monitor.observe_many(np.r_[np.full(400, 0.1), np.full(700, 3.0)])
@@ -164,6 +173,11 @@ _MAKERS = {
     "Model": lambda: _model(roles={"said": "ignored"}, windows=True),
     "Model of words": lambda: _model(roles={"said": "words"}),
     "Model of arrays": _model_of_arrays,
+    "DecisionModel": lambda: _decided(["a", "b"], default_reward=0.5),
+    "DecisionModel of features": lambda: _decided({"a": {"price": 1}, 2: {"price": 3}}),
+    "DecisionModel of a context": lambda: _decided(
+        ["a", "b"], context={"size": "number", "colour": ["red"]}, terms="none"
+    ),
 }
 KINDS = tuple(_MAKERS)
 
@@ -386,6 +400,17 @@ def _use_model(model):
         look()
 
 
+def _use_decisions(model):
+    repr(model)
+    for decision in model.pending[:2]:
+        model.reward(decision, 1)
+    for _ in range(3):
+        model.reward(model.decide({"size": 1.0, "colour": "red"}), 1)
+    model.expected_rewards({"size": 1.0})
+    model.expire(model.decide({}))
+    model.regret_certificate()
+
+
 _STEPS = {
     folklearn.Learner: _use_learner,
     folklearn.Evidence: _use_evidence,
@@ -397,6 +422,7 @@ _STEPS = {
     evaluate.Monitor: _use_monitor,
     folklearn.OnlineScaler: _use_scaler,
     folklearn.Model: _use_model,
+    folklearn.DecisionModel: _use_decisions,
 }
 
 
