@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from folklearn import Folklore, interact, load, off_policy, synthetic
+from folklearn import DecisionModel, Folklore, interact, load, off_policy, synthetic
 from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import (
     LearnedPolicy,
@@ -49,7 +49,8 @@ def write_log(log, path, features=("x0", "x1", "x2"), actions=("1", "2", "3"), X
 
 
 def line_of(name, estimate):
-    cells = [f"{number:.4f}" for number in (estimate.value, estimate.low, estimate.high)]
+    value = np.clip(estimate.value, estimate.low, estimate.high)
+    cells = [f"{number:.4f}" for number in (value, estimate.low, estimate.high)]
     return [*name.split(), *cells, f"{estimate.effective_size:.0f}"]
 
 
@@ -149,13 +150,13 @@ def test_actions_with_features(folklearn, refused, tmp_path, model, rng):
 def test_bad_decisions_and_the_range_of_rewards(folklearn, refused, tmp_path):
     path = tmp_path / "log.vw"
     path.write_text("1:1:0.5 | a\n" * 5 + "2 | a\n" + "2:0:0.5 | a\n" * 5)
-    assert refused(path).startswith(
+    words = ["--reward-range", "0", "1"]
+    assert refused(path, *words).startswith(
         f"line 1 of {path}: the cost is 1, a reward of -1, which is not"
     )
-    assert "--reward-range LOW HIGH" in refused(path)
-    words = ["--reward-range", "-1", "0"]
-    assert refused(path, *words).startswith(f"line 6 of {path}: the label is '2'; expected")
-    said = folklearn("policy-value", path, *words, "--on-bad-row", "skip", "--actions", "4").stdout
+    assert "--reward-range LOW HIGH" in refused(path, *words)
+    assert refused(path).startswith(f"line 6 of {path}: the label is '2'; expected")  # costs
+    said = folklearn("policy-value", path, "--on-bad-row", "skip", "--actions", "4").stdout
     assert f"{path}: 10 decisions; 1 bad one skipped\nactions   4\n" in said
     assert line_of("uniform", off_policy(read_log(path, reward_range=(-1, 0), n_actions=4,
                    on_bad=lambda bad: None), np.full((10, 4), 0.25))) in table(said)  # fmt: skip
@@ -167,6 +168,50 @@ def test_a_policy_beside_that_plays_nothing_of_the_log(folklearn, tmp_path):
     path.write_text("1:-1:0.5 | a\n" + "2:0:0.5 | a\n" * 9)
     said = table(folklearn("policy-value", path).stdout)
     assert ["best", "constant", "action", "-", "-", "-", "-"] in said
+
+
+def test_an_estimate_outside_its_interval_is_not_printed(folklearn, tmp_path):
+    path = tmp_path / "log.vw"
+    path.write_text("1:-1:0.9 | x:1\n" * 30 + "2:0:0.02 | x:1\n" * 3)
+    log = read_log(path)
+    estimate = off_policy(log, uniform(log))
+    assert not estimate.low <= estimate.value <= estimate.high
+    said = folklearn("policy-value", path).stdout
+    digits = 10 ** (len(str(estimate.n_missing)) - 2)
+    n = -(-estimate.n_missing // digits) * digits
+    expected = ["uniform", "-", "-", "-", f"{estimate.effective_size:.0f}"]
+    assert [*expected, *f"too little data: about {n:,} decisions more".split()] in table(said)
+    model = folklearn_decisions(["1", "2"], tmp_path)
+    said = folklearn("policy-value", path, "--policy", model).stdout
+    assert f"What {model} would have earned this log cannot tell, too little data: about" in said
+
+
+def folklearn_decisions(actions, folder):
+    """Save decisions that play every action with the same probability."""
+    DecisionModel(actions).save(folder / "decisions.folk")
+    return folder / "decisions.folk"
+
+
+def test_decisions_are_judged_by_the_names_of_their_actions(
+    folklearn, refused, log, path, tmp_path
+):
+    model = DecisionModel(["3", "1", "2"])
+    for t in range(300):
+        row = dict(zip(["x2", "x0", "x1"], log.X[t][[2, 0, 1]].tolist(), strict=True))
+        model.learn_logged(row, str(log.actions[t] + 1), float(log.rewards[t]))
+    model.save(tmp_path / "decisions.folk")
+    said = folklearn("policy-value", path, "--policy", tmp_path / "decisions.folk").stdout
+    rows = [{f"x{j}": float(value) for j, value in enumerate(x)} for x in log.X]
+    P = [[*model.policy(row, ["1", "2", "3"]).values()] for row in rows]
+    assert line_of(str(tmp_path / "decisions.folk"), off_policy(log, P)) in table(said)
+    other = folklearn_decisions(["1", "2"], tmp_path)
+    assert "has never met the action '3' of the log" in refused(path, "--policy", other)
+    shop = DecisionModel({"a": {"price": 1.0}})
+    shop.save(other)
+    menus = [f"shared | age:3\n|\n0:1:0.5 | price:{n}\n\n" for n in range(1, 9)]
+    (tmp_path / "menus.vw").write_text("".join(menus))
+    said = folklearn("policy-value", tmp_path / "menus.vw", "--policy", other).stdout
+    assert "features  age, price" in said
 
 
 def test_refusals(refused, path, model, tmp_path):

@@ -125,10 +125,23 @@ def test_the_range_of_rewards():
     assert read("1:0.25:0.5 |\n2:1:0.5 |\n", reward_range=(-1, 0)).rewards.tolist() == [0.75, 0.0]
     assert read("1:-5:0.5 |\n", reward_range=(0, 10)).rewards.tolist() == [0.5]
     with pytest.raises(BadRow, match=r"the cost is 0.25, .*between 0 and 1; .*reward_range=\(low"):
-        read("1:0.25:0.5 |\n")
+        read("1:0.25:0.5 |\n", reward_range=(0, 1))
     for wrong in ((1, 0), (0, 0), (0, np.inf), (-1e308, 1e308)):
         with pytest.raises(InvalidInputError, match="the lower one first"):
             read("1:0:0.5 |\n", reward_range=wrong)
+
+
+def test_costs_and_rewards_are_told_apart_by_the_first_that_is_not_zero():
+    costs, rewards, zeros = "1:0:0.5 |\n1:1:0.5 |\n", "1:0:0.5 |\n2:-1:0.5 |\n", "2:0:0.5 |\n" * 2
+    assert read(costs).rewards.tolist() == [1.0, 0.0]
+    assert read(rewards).rewards.tolist() == [0.0, 1.0]
+    assert read(zeros).rewards.tolist() == [0.0, 0.0]
+    for text in (costs + "1:-0.5:0.5 |\n", rewards + "1:0.5:0.5 |\n"):
+        with pytest.raises(BadRow, match=r"line 3 .* say what rewards lie between"):
+            read(text)
+    bad = []
+    kept = read("1:5:0.5 |\n" + rewards, on_bad=bad.append)  # a bad one decides nothing
+    assert ([row.line for row in bad], kept.rewards.tolist()) == ([1], [0.0, 1.0])
 
 
 @pytest.mark.parametrize(

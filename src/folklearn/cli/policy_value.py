@@ -25,6 +25,7 @@ from folklearn.evaluate.off_policy import (
     reward_model,
     uniform,
 )
+from folklearn.model.decisions import DecisionModel
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.readers.decision_logs import (
@@ -34,12 +35,13 @@ from folklearn.readers.decision_logs import (
     as_numbers,
     read_decisions,
 )
+from folklearn.readers.decision_logs import Option as LoggedOption
 from folklearn.readers.open import open_source
 from folklearn.readers.sparse_text import hash_features
 from folklearn.utils import count_of, join_names
 
 BEST, SAMPLE = "best", "sample"
-_TABLE = TextTable([("policy", "value", "from", "to", "worth")], width=10, left=26)
+_TABLE = TextTable([("policy", "value", "from", "to", "effective n")], width=12, left=24)
 _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 
 
@@ -58,8 +60,8 @@ def policy_value(
         str | None,
         Option(
             metavar="MODEL",
-            help="A model that `folklearn run --save` wrote, or an agent saved in Python, which "
-            "takes the features in the order of the log.",
+            help="A model that `folklearn run --save` wrote, a DecisionModel, or an agent of "
+            "arrays, which takes the features in the order of the log.",
         ),
     ] = None,
     play: Annotated[
@@ -67,9 +69,9 @@ def policy_value(
         Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one."),
     ] = BEST,
     reward_range: Annotated[
-        tuple[float, float],
-        Option(metavar="LOW HIGH", help="Range of rewards; -1 0 for costs from 0 to 1."),
-    ] = (0.0, 1.0),
+        tuple[float, float] | None,
+        Option(metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."),
+    ] = None,
     actions: Annotated[
         int | None,
         Option(metavar="K", help="Number of actions in text. Default: the largest number."),
@@ -129,18 +131,32 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
 
 
 def _format_line(name: str, estimate: Estimate) -> str:
-    numbers = [f"{number:.4f}" for number in (estimate.value, estimate.low, estimate.high)]
-    return _TABLE.line([name, *numbers, f"{estimate.effective_size:.0f}"])
+    low, high = estimate.low, estimate.high
+    value = min(max(estimate.value, low), high)  # no reward is above 1
+    numbers = [f"{number:.4f}" for number in (value, low, high)]
+    size, missing = f"{estimate.effective_size:.0f}", _name_missing(estimate)
+    if missing:
+        return f"{_TABLE.line([name, '-', '-', '-', size])}  {missing}"
+    return _TABLE.line([name, *numbers, size])
+
+
+def _name_missing(estimate: Estimate) -> str:
+    """Say that an estimate cannot be used, and what it takes; nothing if it can."""
+    n, digits = estimate.n_missing, 10 ** max(0, len(str(estimate.n_missing)) - 2)
+    return f"too little data: about {-(-n // digits) * digits:,} decisions more" if n else ""
 
 
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
+    if missing := _name_missing(estimate):
+        return f"What {name} would have earned this log cannot tell, {missing}."
+    value = min(max(estimate.value, estimate.low), estimate.high)
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
     elif estimate.high < logged.low:
         compared = "less than what the policy of the log earned"
     sentence = (
-        f"{name} would have earned {estimate.value:.4f} a decision, between {estimate.low:.4f} and "
+        f"{name} would have earned {value:.4f} a decision, between {estimate.low:.4f} and "
         f"{estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
         f"{logged.value:.4f}.\n"
         f"For it the log is worth {estimate.effective_size:.0f} of {estimate.n_rounds} decisions."
@@ -155,6 +171,8 @@ def _make_policy(
 ) -> Any:
     if isinstance(saved, Agent):
         return saved
+    if isinstance(saved, DecisionModel):
+        return _play_decisions(saved, name, log, decisions)
     if not isinstance(saved, Model):
         raise FolklearnError(
             f"{name} holds a {type(saved).__name__}; --policy takes a model or an agent"
@@ -177,6 +195,25 @@ def _make_policy(
     full = np.zeros((log.n_rounds, log.n_actions))
     full[:, [actions.index(str(label)) for label in saved.labels]] = P
     return full / full.sum(axis=1, keepdims=True)  # without what is kept for classes to come
+
+
+def _play_decisions(
+    model: DecisionModel, name: str, log: Interactions, decisions: Sequence[LoggedDecision]
+) -> list[list[float]]:
+    """Return the probabilities of the actions of every decision, by their names."""
+    played = []
+    for decision in decisions:
+        options = decision.options or [LoggedOption("", {})] * (log.n_actions or 0)
+        menu = {option.name or str(k): option.features for k, option in enumerate(options, start=1)}
+        unknown = [action for action in menu if action not in model.actions]
+        if unknown and not model.has_features:
+            raise FolklearnError(
+                f"{name} has never met the action {unknown[0]!r} of the log; its actions are: "
+                f"{join_names([*map(str, model.actions)])}"
+            )
+        p = model.policy(decision.context, menu if model.has_features else [*menu])
+        played.append([*p.values()])
+    return played
 
 
 def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:

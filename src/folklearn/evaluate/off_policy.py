@@ -28,6 +28,7 @@ class Estimate:
     Attributes
     ----------
     value : the estimate, not clipped: IPS and DR may fall outside 0..1, and outside the interval.
+        Where that is wide, the log is too small for this policy (`n_missing`).
     low, high : confidence interval, clipped to 0..1; all of 0..1 if it lies outside.
     std_error : standard error of the value.
     effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
@@ -45,6 +46,19 @@ class Estimate:
     n_rounds: int
     method: str
     confidence: float
+
+    @property
+    def n_missing(self) -> int:
+        """About how many rounds more the log needs, if the interval excludes the value; else 0.
+
+        With them the interval is half as wide, and reaches at most 0.1 to each side. One that does
+        so already, and begins within 0..1, is good enough: the value is then near its end.
+        """
+        half = _half_width(self.std_error, self.effective_size, self.confidence)
+        is_narrow = half <= 0.1 and self.high - self.low < 1.0
+        if self.low <= self.value <= self.high or is_narrow:
+            return 0
+        return math.ceil(self.n_rounds * (max(2.0, half / 0.1) ** 2 - 1.0))
 
 
 def off_policy(
@@ -192,12 +206,16 @@ def _standard_error(terms: Array) -> float:
 def _estimate(
     value: float, std_error: float, size: float, n_rounds: int, method: str, confidence: float
 ) -> Estimate:
-    # What one more outcome could change: without it, equal outcomes would look like certainty.
-    half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, 1.0 / size)
+    half = _half_width(std_error, size, confidence)
     low, high = max(value - half, 0.0), min(value + half, 1.0)
     if low > high:  # all of it outside: it says nothing
         low, high = 0.0, 1.0
     return Estimate(value, low, high, std_error, size, n_rounds, method, confidence)
+
+
+def _half_width(std_error: float, size: float, confidence: float) -> float:
+    # What one more outcome could change: without it, equal outcomes would look like certainty.
+    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, 1.0 / size)
 
 
 def _probabilities(log: Interactions, policy: Any) -> Array:

@@ -36,6 +36,7 @@ from folklearn.utils import count_of
 
 Features = Mapping[str, float | str]
 
+_REWARDS, _COSTS = (0.0, 1.0), (-1.0, 0.0)  # ranges of rewards
 _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 _MAX_TABLE_NUMBERS = 2**27  # 1 GB
 _MULTI, _TAG, _TEXT, _SHARED = "_multi", "_tag", "_text", "shared"
@@ -61,7 +62,7 @@ class LoggedDecision(NamedTuple):
 def read_log(
     file: Any,
     *,
-    reward_range: tuple[float, float] = (0.0, 1.0),
+    reward_range: tuple[float, float] | None = None,
     n_actions: int | None = None,
     on_bad: OnBad = None,
 ) -> Interactions:
@@ -72,7 +73,8 @@ def read_log(
     file : path, "-" for standard input, or an object open for reading bytes; it may be packed with
         gzip or zstd. One that begins with a brace is JSON.
     reward_range : the range of rewards, which is scaled to 0 to 1. VW has costs, which are negative
-        rewards: costs from 0 to 1 have the range (-1, 0).
+        rewards. By default rewards are from 0 to 1, or, if the first that is not 0 is negative,
+        costs are: a cost of 1 is then a reward of 0.
     n_actions : number of actions in a text for `--cb`, which does not say; by default the largest
         number in it.
     on_bad : takes every decision that cannot be read (`BadRow`), which is then left out. If None,
@@ -90,9 +92,10 @@ def read_log(
 
 
 def read_decisions(
-    source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
+    source: ByteSource, reward_range: tuple[float, float] | None, on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    low, high = check_reward_range(reward_range)
+    range_used = None if reward_range is None else check_reward_range(reward_range)
+    free: list[LoggedDecision] = []  # rewards of 0, as long as the range is not known
     lines = dropwhile(_is_blank, chain.from_iterable(chunk.lines() for chunk in source.chunks()))
     start = list(islice(lines, 2))
     parse = _choose_parser([data.decode(errors="replace") for _, data in start])
@@ -105,14 +108,24 @@ def read_decisions(
                 if fault:
                     raise InvalidInputError(fault)
                 decision = parse(text)
-                if decision is not None:
-                    yield _scale_reward(decision, low, high)
+                if decision is None:
+                    continue
+                chosen = range_used or (_COSTS if decision.reward < 0.0 else _REWARDS)
+                scaled = _scale_reward(decision, chosen)
+                if range_used is None and abs(decision.reward) <= _ROUNDING:
+                    free.append(decision)
+                    continue
+                range_used = chosen
+                yield from (_scale_reward(earlier, chosen) for earlier in free)
+                free = []
+                yield scaled
             except InvalidInputError as error:
                 message = f"line {first} of {source.name}: {error}"
                 bad = BadRow(message, line=first, text=text, reason=str(error))
                 if on_bad is None:
                     raise bad from None
                 on_bad(bad)
+    yield from (_scale_reward(decision, _REWARDS) for decision in free)
 
 
 def check_reward_range(reward_range: Sequence[float]) -> tuple[float, float]:
@@ -137,8 +150,8 @@ def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | Non
     return parse_cb_lines if is_unlabelled or label.split(" ")[0] == _SHARED else parse_cb_line
 
 
-def _scale_reward(decision: LoggedDecision, low: float, high: float) -> LoggedDecision:
-    propensity, reward = decision.propensity, decision.reward
+def _scale_reward(decision: LoggedDecision, range_used: tuple[float, float]) -> LoggedDecision:
+    propensity, reward, (low, high) = decision.propensity, decision.reward, range_used
     if not 0.0 < propensity <= 1.0 + _ROUNDING:
         raise InvalidInputError(
             f"the probability is {propensity:g}; that of an action that was played is above 0 and "
