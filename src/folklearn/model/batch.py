@@ -263,12 +263,16 @@ class BatchBuffer:
         self._batches.append(batch)
         self.n_rows += len(batch.weights)
 
-    def add_row(self, x: Array, label: int, weight: float) -> None:
-        """Keep one dense row (d,), which must not change any more."""
+    def add_row(self, x: Array, label: Any, weight: float) -> None:
+        """Keep one dense row (d,), which must not change any more; its label may be soft (K,)."""
+        if type(label) is not int:
+            soft, weights = label[None], np.array([weight])
+            return self.add(RawBatch.of(x[None], soft.argmax(axis=1), soft, weights))
         if self._rows and self._rows[0][0].size != x.size:
             self._collect_rows()
         self._rows.append((x, label, weight))
         self.n_rows += 1
+        return None
 
     def _collect_rows(self) -> None:
         if self._rows:

@@ -21,6 +21,7 @@ from folklearn.model.roles import CATEGORY, NUMBER
 from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
+from folklearn.scaler import OnlineScaler
 from folklearn.serialization import (
     Record,
     Serializable,
@@ -352,11 +353,12 @@ class DecisionModel(Serializable):
     def _encode(self, rows: Sequence[Row], *, admit: bool = False) -> Any:
         """Return rows as numbers (T, d), or sparse; `admit` opens places for what is new."""
         encoder = self.encoder
-        encoded = [None] if encoder is None else [encoder.encode_row(row) for row in rows]
-        if all(x is not None for x in encoded):
-            X: Any = np.array(encoded)
-            validation.checked_norms(X, gaps=True)
-            return X
+        known = [] if encoder is None else [encoder.encode_row(row) for row in rows]
+        dense = [x for x in known if x is not None]
+        if len(dense) == len(rows):
+            for x in dense:
+                OnlineScaler.check_usable(x)
+            return np.array(dense)
         table = table_from_records(rows, range(1, len(rows) + 1))
         if encoder is None:
             found = known_roles.of_first_values(table)

@@ -214,9 +214,9 @@ class OnlinePipeline(Serializable):
         `run` of a batch without its arrays; whatever is unusual goes that way.
         """
         scaler, learner, n_classes = self.scaler, self.learner, self.n_classes
+        is_hard = type(y) is int and 0 <= y < n_classes
         if (
-            type(y) is not int
-            or not 0 <= y < n_classes
+            not (is_hard or np.shape(y) == (n_classes,))
             or learner is None
             or self.batch_fit is not None
             or self._is_wide
@@ -234,6 +234,8 @@ class OnlinePipeline(Serializable):
             weight = validation.weight(weight)
             if weight > self.max_weight:
                 validation.check_max_weight(weight, self.max_weight)
+        if not is_hard:
+            y = encode_labels(np.asarray(y)[None], 1, n_classes)[1][0]
         z = scaler.scale_row(x, True)
         row, p = self._predicted
         if row is not x and (row is None or row.tobytes() != x.tobytes()):
@@ -241,8 +243,11 @@ class OnlinePipeline(Serializable):
         self._predicted = None, None
         unseen = (self.n_new + 0.5) / (self.n_rounds + 1.0)
         self.n_rounds += 1
-        learner._learn(z, y, validation.NO_SOFT, weight)
         evidence, holdout = self.evidence, self.holdout
+        if is_hard:
+            learner._learn(z, y, validation.NO_SOFT, weight)
+        else:
+            learner._learn(z, -1, y, weight)
         evidence.rows.add_row(x, y, weight)
         if evidence.rows.n_rows == evidence.chunk_rows:
             evidence.settle()
