@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from folklearn import validation
+from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array
 from folklearn.bandits.agent import MAX_PENDING, Decision, action_name
 from folklearn.bandits.rewards import RULES, RegretCertificate, why_unproven
@@ -17,18 +17,12 @@ from folklearn.model import roles as known_roles
 from folklearn.model.batch import plain_row
 from folklearn.model.encoder import EncodedBatch, TableEncoder
 from folklearn.model.pipeline import TERMS, OnlinePipeline
-from folklearn.model.roles import CATEGORY, NUMBER
+from folklearn.model.roles import CATEGORY
 from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import (
-    Record,
-    Serializable,
-    generator_from,
-    generator_state,
-    put_inside,
-)
+from folklearn.serialization import Record, Serializable
 from folklearn.utils import count_of, join_names
 
 Name = str | int  # of an action or of a decision
@@ -144,7 +138,9 @@ class DecisionModel(Serializable):
         self.max_pending = validation.count("max_pending", max_pending, 1)
         self._rng = validation.generator(seed)
         self.has_features: bool | None = None  # whether actions have; None before any came
-        self.encoder = None if self.context is None else _declare(self.context, self.crosses)
+        self.encoder: TableEncoder | None = None
+        if self.context is not None:
+            self.encoder = TableEncoder.of_context(self.context, self.crosses)
         self.menu = self._read_actions(actions)
         if self.menu:
             self.has_features = isinstance(actions, Mapping)
@@ -473,10 +469,10 @@ class DecisionModel(Serializable):
     def to_record(self) -> Record:
         record = super().to_record()
         config, waiting = record.config, self._pending.values()
-        config["generator"] = generator_state(self._rng)
+        config["generator"] = serialization.generator_state(self._rng)
         config["totals"] = [[name, *total] for name, total in self._totals.items()]
         config["losses"] = [*self._losses.items()]
-        put_inside(record, "regressions", [*self.regressions.values()])
+        serialization.put_inside(record, "regressions", [*self.regressions.values()])
         config["pending"] = [
             [decision.id, decision.action, decision.propensity, decision.x, *known]
             for decision, *known in waiting
@@ -485,7 +481,7 @@ class DecisionModel(Serializable):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self._rng = generator_from(record.word("generator"))
+        self._rng = serialization.generator_from(record.word("generator"))
         self._totals = {
             action_name(name): (validation.count("rewards", n, 0), float(total))
             for name, n, total in record.word("totals")
@@ -520,16 +516,3 @@ class DecisionModel(Serializable):
         mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
         decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
         return f"DecisionModel({actions}), {decisions}{mean}"
-
-
-def _declare(context: Mapping[str, str | Sequence[str]], crosses: Any) -> TableEncoder:
-    """Return an encoder with the places of all columns and values of a context."""
-    for name, kind in context.items():
-        if isinstance(kind, str) and kind != NUMBER:
-            raise InvalidInputError(
-                f'the context {name!r} is "number", or the list of its values; got {kind!r}'
-            )
-    kinds = {name: NUMBER if kind == NUMBER else CATEGORY for name, kind in context.items()}
-    encoder = TableEncoder(kinds, crosses)
-    encoder.declare({name: kind for name, kind in context.items() if kind != NUMBER})
-    return encoder

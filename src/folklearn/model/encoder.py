@@ -91,6 +91,21 @@ class TableEncoder(Serializable):
             raise InvalidInputError(f"a column is called {min(both)!r}, like a cross: rename it")
         self.admit((), roles or {})
 
+    @classmethod
+    def of_context(
+        cls, context: Mapping[str, str | Sequence[str]], crosses: Iterable[Sequence[str]] = ()
+    ) -> "TableEncoder":
+        """Return an encoder with the places of columns, "number" or a list of all their values."""
+        for name, kind in context.items():
+            if isinstance(kind, str) and kind != NUMBER:
+                raise InvalidInputError(
+                    f'the context {name!r} is "number", or the list of its values; got {kind!r}'
+                )
+        values = {name: kind for name, kind in context.items() if kind != NUMBER}
+        encoder = cls({name: CATEGORY if name in values else NUMBER for name in context}, crosses)
+        encoder.declare(values)
+        return encoder
+
     def __len__(self) -> int:
         return len(self.keys)
 
