@@ -200,6 +200,7 @@ def test_decisions_expire(rng):
         (lambda m: m.reward(m.pending[0], "1"), "from 0 to 1"),
         (lambda m: m.reward(0, 1.0), "no decision waits under the id 0"),
         (lambda m: m.reward("x", 1.0), "no decision waits under the id 'x'"),
+        (lambda m: m.reward([0], 1.0), "the id of a decision must be a string or an integer"),
         (lambda m: m.expire(0), "no decision waits"),
         (lambda m: m.learn_logged({"age": "old"}, "a", 1.0), "age"),
         (lambda m: m.learn_logged({"new": 1.0}, "a", 2.0), "from 0 to 1"),

@@ -27,7 +27,7 @@ from folklearn.utils import count_of, join_names
 
 Name = str | int  # of an action or of a decision
 Row = Mapping[Any, Any]
-Actions = Iterable[Name] | Mapping[Name, Row]
+Actions = Iterable[Name] | Mapping[Name, Row] | None
 Menu = dict[Name, Row | None]  # features of actions by name, None for each if they are only names
 
 ACTION = "action"  # the column of its name, where actions have features
@@ -154,9 +154,7 @@ class DecisionModel(Serializable):
 
     # Decisions and their rewards.
 
-    def decide(
-        self, row: Row, actions: Actions | None = None, *, id: Name | None = None
-    ) -> Decision:
+    def decide(self, row: Row, actions: Actions = None, *, id: Name | None = None) -> Decision:
         """Choose an action for a row; its reward goes to `reward`, at any later time.
 
         Parameters
@@ -179,16 +177,14 @@ class DecisionModel(Serializable):
         # Probabilities are sums, which may round to above 1.
         name, propensity = [*menu][played], min(float(P[played]), 1.0)
         decision = Decision(id, name, propensity, plain_row(rows[played % len(rows)]))
-        eta = self._rule.price * gamma
+        loss, eta = float(losses[played]), self._rule.price * gamma
         explored = float(most_regret(P, losses, eta))
-        self._pending[id] = _Pending(
-            decision, self.n_decisions, float(losses[played]), explored, eta
-        )
+        self._pending[id] = _Pending(decision, self.n_decisions, loss, explored, eta)
         self._totals.setdefault(name, (0, 0.0))
         self.n_decisions += 1
         return decision
 
-    def decide_many(self, rows: Any, actions: Actions | None = None) -> list[Decision]:
+    def decide_many(self, rows: Any, actions: Actions = None) -> list[Decision]:
         """Choose an action for every row of a frame or of a list of dictionaries, in order."""
         records = [*as_table(rows).records()]
         self._encode([row for record in records for row in self._offer(record, actions)[1]])
@@ -229,17 +225,17 @@ class DecisionModel(Serializable):
         self._totals.setdefault(action, (0, 0.0))
         self.n_late += len(self._pending)  # played by what was expected before
 
-    def check_row(self, row: Row, actions: Actions | None = None) -> None:
+    def check_row(self, row: Row, actions: Actions = None) -> None:
         """Raise if `decide` would refuse a row."""
         self._encode(self._offer(row, actions)[1])
 
-    def policy(self, row: Row, actions: Actions | None = None) -> dict[Name, float]:
+    def policy(self, row: Row, actions: Actions = None) -> dict[Name, float]:
         """Return the probabilities with which `decide` would choose now, by action."""
         menu, rows = self._offer(row, actions)
         P, _, _ = self._play(menu, self._encode(rows))
         return dict(zip(menu, P.tolist(), strict=True))
 
-    def expected_rewards(self, row: Row, actions: Actions | None = None) -> dict[Name, float]:
+    def expected_rewards(self, row: Row, actions: Actions = None) -> dict[Name, float]:
         """Return the reward that is expected of every action."""
         menu, rows = self._offer(row, actions)
         low, high = self.reward_range
@@ -320,7 +316,7 @@ class DecisionModel(Serializable):
                 raise not_a_row_error(menu[name], f"what action {name!r} has")
         return menu
 
-    def _offer(self, row: Row, actions: Actions | None) -> tuple[Menu, list[Row]]:
+    def _offer(self, row: Row, actions: Actions) -> tuple[Menu, list[Row]]:
         """Return the actions of a decision, and the rows to predict: one if they are only names."""
         if not isinstance(row, Mapping):
             raise not_a_row_error(row)
@@ -394,7 +390,7 @@ class DecisionModel(Serializable):
         """Learn one row (1, d) with a reward, of which `loss` was expected to be missing."""
         key, encoder = None if self.has_features else name, self.encoder
         assert encoder is not None
-        y = np.array([int(share)]) if share in (0.0, 1.0) else np.array([[1.0 - share, share]])
+        y: Any = int(share) if share in (0.0, 1.0) else np.array([1.0 - share, share])
         pipeline = self.regressions.get(key)
         if pipeline is None:
             n_places = X.n_slots if encoder.sparse else X.shape[1]
@@ -406,9 +402,9 @@ class DecisionModel(Serializable):
             pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
         if encoder.sparse or X.shape[1] > pipeline.n_features:
             late = EncodedBatch(X, encoder.keys[pipeline.n_features :])
-            pipeline.run(X, y, **encoder.describe_late(late))
+            pipeline.run(X, np.asarray(y)[None], **encoder.describe_late(late))
         else:
-            pipeline.learn_row(X[0], y.tolist()[0] if y.ndim == 1 else y[0])
+            pipeline.learn_row(X[0], y)
         self.regressions[key] = pipeline
         log_loss = -share * math.log(max(1.0 - loss, TINY))
         log_loss -= (1.0 - share) * math.log(max(loss, TINY))
@@ -432,10 +428,11 @@ class DecisionModel(Serializable):
             self.expire(id)
 
     def _find(self, decision: Decision | Name) -> _Pending:
-        id = decision.id if isinstance(decision, Decision) else decision
+        is_whole = isinstance(decision, Decision)
+        id = action_name(decision.id if is_whole else decision, "the id of a decision")
         pending = self._pending.get(id)
-        # A decision is found again after loading, but not one of another model under its id.
-        if pending is None or repr(decision) not in (repr(id), repr(pending.decision)):
+        # One that was made before loading is the same, one of another model is not.
+        if pending is None or (is_whole and repr(decision) != repr(pending.decision)):
             raise InvalidInputError(
                 f"no decision waits under the id {id!r}: it was not made by this model, has its "
                 "reward, expired or was dropped"
@@ -510,9 +507,7 @@ class DecisionModel(Serializable):
             self._totals.setdefault(decision.action, (0, 0.0))
 
     def __repr__(self) -> str:
-        actions = (
-            f"{count_of(len(self.actions), 'action')}: {join_names([*map(str, self.actions)])}"
-        )
-        mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
-        decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
-        return f"DecisionModel({actions}), {decisions}{mean}"
+        names, mean = join_names([*map(str, self.actions)]), self.mean_reward
+        text = f"DecisionModel({count_of(len(self.actions), 'action')}: {names}), "
+        text += f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
+        return text if mean is None else f"{text}, {mean:.4g} on average"
