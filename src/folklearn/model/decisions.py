@@ -17,7 +17,6 @@ from folklearn.model import roles as known_roles
 from folklearn.model.batch import plain_row
 from folklearn.model.encoder import EncodedBatch, TableEncoder
 from folklearn.model.pipeline import TERMS, OnlinePipeline
-from folklearn.model.roles import CATEGORY
 from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
@@ -355,7 +354,7 @@ class DecisionModel(Serializable):
         if encoder is None:
             found = known_roles.of_first_values(table)
             if isinstance(rows[0].get(ACTION), str):  # a name, whatever it looks like
-                found[ACTION] = CATEGORY
+                found[ACTION] = known_roles.CATEGORY
             encoder = TableEncoder({**found, **self.asked_roles}, self.crosses)
         batch = encoder.encode(table)
         if self.context is not None or not admit:
@@ -428,11 +427,11 @@ class DecisionModel(Serializable):
             self.expire(id)
 
     def _find(self, decision: Decision | Name) -> _Pending:
-        is_whole = isinstance(decision, Decision)
-        id = action_name(decision.id if is_whole else decision, "the id of a decision")
+        whole = decision if isinstance(decision, Decision) else None
+        id = action_name(decision if whole is None else whole.id, "the id of a decision")
         pending = self._pending.get(id)
         # One that was made before loading is the same, one of another model is not.
-        if pending is None or (is_whole and repr(decision) != repr(pending.decision)):
+        if pending is None or (whole is not None and repr(whole) != repr(pending.decision)):
             raise InvalidInputError(
                 f"no decision waits under the id {id!r}: it was not made by this model, has its "
                 "reward, expired or was dropped"
@@ -488,12 +487,9 @@ class DecisionModel(Serializable):
         self.regressions = dict(zip(self._losses, regressions, strict=True))
         encoder, last = self.encoder, -1
         for pipeline in regressions:
-            if (
-                encoder is None
-                or pipeline.n_classes != 2
-                or pipeline.sparse != encoder.sparse
-                or pipeline.n_features > max(1, len(encoder))
-            ):
+            fits = encoder is not None and pipeline.sparse == encoder.sparse
+            fits = fits and pipeline.n_features <= max(1, len(encoder or ()))
+            if not fits or pipeline.n_classes != 2:
                 raise record.error("has a regression that does not fit its columns")
         for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
             decision = Decision(
