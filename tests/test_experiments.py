@@ -127,10 +127,11 @@ def test_a_bound_without_a_norm_is_measured(tmp_path):
 
 @pytest.mark.long
 def test_terms_are_measured_beside_trees_and_results_so_far_are_kept(tmp_path):
-    words = "--quick", "--cache", str(tmp_path / "cache")
     peers = "lightgbm", "hat", "arf-10", "amf-10"
-    first = run("terms", *words, "--methods", *peers, out=tmp_path)
-    (stream,) = run("terms", *words, "--methods", "model", out=tmp_path)["streams"].values()
+    cached = "--quick", "--cache", str(tmp_path / "cache")
+    first = run("terms", *cached, "--methods", *peers, out=tmp_path)
+    again = run("terms", "--quick", "--missing", "--methods", "model", "hat", out=tmp_path)
+    (stream,) = again["streams"].values()
     assert set(stream["methods"]) == {"model", *peers}
     for method, by_seed in first["streams"]["synthetic-3"]["methods"].items():
         assert stream["methods"][method] == by_seed

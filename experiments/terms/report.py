@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data import Source
 from .methods import DEFAULTS, GRID
 
 COLUMNS = {
@@ -31,11 +32,15 @@ MEASURES = {
 Streams = dict[str, dict[str, Any]]
 
 
+def stream_name(source: Source) -> str:
+    return f"{source.name}, all" if source.most_rows is None else source.name
+
+
 def collect(found: Mapping[Any, dict[str, Any]]) -> Streams:
     """Return results by stream and rows, method and seed; the best of the grid for each seed."""
     streams: Streams = {}
     for (source, seed, method), result in found.items():
-        name = f"{source.name}, all" if source.most_rows is None else source.name
+        name = stream_name(source)
         sizes = {key: result[key] for key in ("rows", "columns", "classes")}
         methods = streams.setdefault(name, {**sizes, "methods": {}})["methods"]
         kept = {key: value for key, value in result.items() if key not in sizes}

@@ -21,7 +21,7 @@ from ..data import NAMES, Labels, Rows, Source, _raw, add_folder, found_in
 from ..options import new_parser
 from ..provenance import provenance, stated, version, write_json
 from .methods import CHUNK_ROWS, DEFAULTS, FIRST_FIT, FLOOR, GRID, GROWTH, METHODS, OURS
-from .report import collect, musts, tables
+from .report import collect, musts, stream_name, tables
 
 RESULTS = Path(__file__).parent / "results"
 ROWS = 20_000
@@ -113,12 +113,25 @@ def kept_at(cache: Path, task: Task) -> Path:
     return cache / f"{source.name}-{source.most_rows or 'all'}-{seed}-{method}.json"
 
 
+def recorded(path: Path, tasks: list[Task]) -> dict[Task, dict[str, Any]]:
+    """Return what an earlier terms.json has of the tasks."""
+    streams = json.loads(path.read_text())["streams"] if path.exists() else {}
+    results = {
+        (name, int(seed), method): {**stream, **result}
+        for name, stream in streams.items()
+        for method, by_seed in stream.pop("methods").items() for seed, result in by_seed.items()
+    }  # fmt: skip
+    names = {task: (stream_name(task[0]), *task[1:]) for task in tasks}
+    return {task: results[name] for task, name in names.items() if name in results}
+
+
 def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = new_parser(__doc__, RESULTS)  # its --jobs is not used: times are measured
     add_folder(parser)
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="of results so far")
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--missing", action="store_true", help="only what terms.json lacks")
     parser.add_argument("--summary", action="store_true", help="measure nothing")
     parser.add_argument("--quick", action="store_true", help="a small synthetic stream, no data")
     options = parser.parse_args(arguments)
@@ -130,16 +143,20 @@ def main(arguments: list[str] | None = None) -> None:
             tasks = [(Source("synthetic-3", None, 300), seeds[0], method) for method in METHODS]
         else:
             tasks = planned(options.data, seeds)
+        earlier = recorded(options.out / "terms.json", tasks)
         for task in tasks:
-            if options.summary or task[2] not in options.methods or kept_at(cache, task).exists():
+            known = kept_at(cache, task).exists() or (options.missing and task in earlier)
+            if options.summary or task[2] not in options.methods or known:
                 continue
             result = {**measure(*task), **code}
             write_json(kept_at(cache, task), result)
             print(kept_at(cache, task).stem, *map(str, result.values()), file=sys.stderr)
-        found = {
+        fresh = {
             task: json.loads(kept_at(cache, task).read_text())
             for task in tasks if kept_at(cache, task).exists()
         }  # fmt: skip
+    both = earlier | fresh
+    found = {task: both[task] for task in tasks if task in both}
     results = collect(found)
     origin = provenance(
         "experiments.terms.run", arguments, seeds=seeds, libraries=("lightgbm", "river"),
