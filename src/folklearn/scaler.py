@@ -149,6 +149,13 @@ class OnlineScaler(Serializable):
 
     constant = unit  # the value of the constant
 
+    @property
+    def n_seen(self) -> int:
+        """The number of features up to the last one that was not absent from all rows so far."""
+        counts, means, squares = self._moments[[COUNT, MEAN, SQUARES]]
+        is_seen = (counts > 0.0) & ((counts < self._count) | (means != 0.0) | (squares > 0.0))
+        return max(self._first, 1 + int(np.flatnonzero(is_seen).max(initial=-1)))
+
     def line(self) -> tuple[Array, Array]:
         """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
         if not self.scale:

@@ -482,6 +482,22 @@ def test_portions_make_no_difference_to_any_bit(cuts, rng):
     assert state(parts) == state(whole)
 
 
+@pytest.mark.parametrize("late", [60, 100, 250, 300])
+def test_columns_that_come_late_in_a_batch_do_not_change_the_choice(late, rng):
+    """A number and an indicator: known to the batch before the opening, but to no row."""
+    X, y = drawn(rng, T=400, d=5)
+    X[:late, 3], X[:, 4] = np.nan, np.arange(400) % 3 == 0
+    X[:late, 4] = 0.0
+    words = {"late_missing": [True, False], "late_numeric": [True, False]}
+    whole, parts = pipeline(), pipeline()
+    P, _ = whole.run(X, y, **words)
+    first, _ = parts.run(X[:late, :3], y[:late])
+    rest, _ = parts.run(X[late:], y[late:], **words)
+    assert whole.scaler.terms.n_columns == (5 if late < 256 else 3)
+    assert state(whole.scaler.terms) == state(parts.scaler.terms)
+    np.testing.assert_allclose(np.vstack([first, rest]), P, atol=1e-9)
+
+
 @pytest.mark.parametrize("cut", [10, 63, 64, 70, 255, 256, 260, 300])
 def test_resuming_equals_never_stopping(cut, rng):
     X, y = drawn(rng, T=400)

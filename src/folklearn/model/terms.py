@@ -348,21 +348,23 @@ def open_terms(
 ) -> tuple[TermScaler, TermMixture] | None:
     """Choose terms by rows that a learner of lines has learned; return both with them.
 
-    Its Gaussians have learned the rows too. As many terms as the budget allows, or `every` one.
+    Its Gaussians have learned the rows too. As many terms as the budget allows, or `every` one, of
+    columns that some row had: those that come later in a batch make no difference to the choice.
     None if the rows are too few, of one class, or of so few kinds that lines say all there is.
     """
     K = rows.Y.shape[1]
     rows = rows.take(rows.weights > 0.0)
     labels = rows.Y.argmax(axis=1)
-    n_most = _ALL_TERMS if every else affordable_terms(scaler.n_columns, K)
+    X = rows.X[:, : scaler.n_seen]
+    n_most = _ALL_TERMS if every else affordable_terms(X.shape[1] + int(scaler.intercept), K)
     if (
         n_most < _MIN_TERMS
         or len(labels) < _MIN_ROWS
         or labels.min() == labels.max()
-        or _are_lines_enough(rows.X)
+        or _are_lines_enough(X)
     ):
         return None
-    terms = choose_terms(rows.X, labels, n_most, crosses=every)
+    terms = choose_terms(X, labels, n_most, crosses=every)
     lines = learner.lines
     if lines is None or not len(terms):
         return None
