@@ -10,7 +10,7 @@ from typing import Any
 
 _MODULES = {
     "adapters.sklearn": "FolkloreClassifier",
-    "adapters.terms": "Terms",
+    "adapters.terms": "Terms Waves",
     "bandits.agent": "Agent Decision",
     "bandits.lists": "ListAgent",
     "bandits.reduction": "BanditReduction",
@@ -97,7 +97,7 @@ PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning",
     "DecisionModel", "Evidence", "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace",
     "Leader", "Learner", "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
-    "SharedGaussian", "SparseSgd", "Terms", "auto",
+    "SharedGaussian", "SparseSgd", "Terms", "Waves", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (

@@ -177,16 +177,13 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
         for i, j in combinations(order[:_MAX_CROSSED], 2):
             terms += [(CROSS, (i, j), (q, r)) for q in knots_of[i] for r in knots_of[j]]
     n_waves = min(_MAX_WAVES, max(0, n_most - len(terms)))
-    rng = np.random.default_rng(_WAVE_SEED)
-    scales = np.resize(_WAVE_SCALES, n_waves) / math.sqrt(d)
     terms.sort(key=lambda term: term[0])
     return TermSet(
         d,
         np.array([kind for kind, _, _ in terms], np.int64),
         np.array([columns for _, columns, _ in terms], np.int64).reshape(-1, 2),
         np.array([numbers for _, _, numbers in terms], np.float64).reshape(-1, 2),
-        rng.normal(size=(n_waves, d)) * scales[:, None],
-        rng.uniform(0.0, 2.0 * math.pi, n_waves),
+        *draw_waves(n_waves, d, np.resize(_WAVE_SCALES, n_waves), _WAVE_SEED),
     )
 
 
@@ -207,6 +204,13 @@ def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
     order = np.argsort(-shares.sum(axis=1) / np.maximum(squares, TINY), kind="stable")
     best: list[list[int]] = pairs[order[is_new[order]]].tolist()
     return best
+
+
+def draw_waves(n: int, d: int, sigmas: Array, seed: int) -> tuple[Array, Array]:
+    """Return frequencies (n, d), normal of variance sigma^2 / d, and uniform phases (n,)."""
+    rng = np.random.default_rng(seed)
+    frequencies = rng.normal(size=(n, d)) * (sigmas / math.sqrt(d))[:, None]
+    return frequencies, rng.uniform(0.0, 2.0 * math.pi, n)
 
 
 def find_knots(present: Array, values: Array, n: int) -> list[float]:
