@@ -29,7 +29,8 @@ LAST_ROWS = 10_000
 COLUMNS = {
     "learner": "learner", "device": "where", "n_waves": "waves", "waves_s": "waves, s",
     "run_s": "run, s", "certificate_s": "certificate, s", "log_loss": "log loss",
-    "error": "error, %", "last_error": "error of the last 10,000, %", "floor": "no model of them below",
+    "error": "error, %", "last_error": "error of the last 10,000, %",
+    "floor": "no model of them below",
 }  # fmt: skip
 
 

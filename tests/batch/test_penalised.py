@@ -123,7 +123,7 @@ def test_the_preconditioned_fit_is_the_minimiser(K, kind, tolerance, apart, rng,
     for P in (np.linalg.inv(curvature + 0.02 * np.eye(d)), np.eye(d)):
         for start in (np.zeros((K, d)), rng.normal(size=(K, d))):
             words = {"ridge": 0.1, "freedom": freedom, "most_passes": 500}
-            fit = fit_preconditioned(rows, start, P, **words)
+            fit = fit_preconditioned(over(rows), start, P, **words)
             asked = rows.X, Y, rows.weights, fit.ridge, freedom
             best = objective(least(*asked), *asked)[0]
             assert best * (1.0 - 1e-9) <= objective(fit.W, *asked)[0] <= best * (1.0 + apart)
@@ -138,7 +138,7 @@ def test_a_free_column_is_hardly_penalised(rng, monkeypatch):
     rows = Rows.checked(np.column_stack([X, X[:, 0]]), y, None, n_features=5, n_classes=3)
     freedom = np.array([1.0, 1.0, 1.0, 1.0, 25.0])
     words = {"ridge": 1.0, "freedom": freedom, "most_passes": 500}
-    fit = fit_preconditioned(rows, np.zeros((3, 5)), np.eye(5), **words)
+    fit = fit_preconditioned(over(rows), np.zeros((3, 5)), np.eye(5), **words)
     size = np.abs(fit.W[:, 4]).max()
     np.testing.assert_allclose(fit.W[:, 0] * 25.0, fit.W[:, 4], atol=0.02 * size)
     best = least(rows.X, np.eye(3)[y], rows.weights, fit.ridge, freedom)
@@ -151,7 +151,7 @@ def test_the_ridge_of_a_preconditioned_fit_predicts_the_fold_that_was_held_out(
     monkeypatch.setattr(penalised, "_SEARCH_TOLERANCE", 1e-10)
     rows, Y = wide_rows(rng, 300, 8, 3, "hard")
     fit = fit_preconditioned(
-        rows, np.zeros((3, 8)), np.eye(8), ridge=0.1, freedom=np.ones(8), seed=seed
+        over(rows), np.zeros((3, 8)), np.eye(8), ridge=0.1, freedom=np.ones(8), seed=seed
     )
     new = assign_folds(seed, 0, 300) == 0
 
@@ -167,7 +167,7 @@ def test_a_preconditioned_fit_of_very_few_rows(rng):
     rows, _ = wide_rows(rng, 12, 4, 3, "hard")
     for n in (1, 2, 3, 12):
         fit = fit_preconditioned(
-            rows.part(0, n), np.zeros((3, 4)), np.eye(4), ridge=0.1, freedom=np.ones(4)
+            over(rows.part(0, n)), np.zeros((3, 4)), np.eye(4), ridge=0.1, freedom=np.ones(4)
         )
         assert np.isfinite(fit.W).all()
 
@@ -176,7 +176,7 @@ def test_a_covariance_that_is_singular_serves_too(rng):
     rows, Y = wide_rows(rng, 200, 5, 3, "hard")
     v = rng.normal(size=5)
     P = np.eye(5) - np.outer(v, v) / (v @ v)
-    fit = fit_preconditioned(rows, np.zeros((3, 5)), P, ridge=0.1, freedom=np.ones(5))
+    fit = fit_preconditioned(over(rows), np.zeros((3, 5)), P, ridge=0.1, freedom=np.ones(5))
     assert np.isfinite(fit.W).all()
     asked = rows.X, Y, rows.weights, fit.ridge, np.ones(5)
     assert objective(fit.W, *asked)[0] < objective(np.zeros((3, 5)), *asked)[0]

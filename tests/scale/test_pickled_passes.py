@@ -1,12 +1,14 @@
 """An audit by passes that send what they sum elsewhere, as those on Spark do."""
 
 import pickle
+from functools import partial
 from threading import Lock
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from folklearn.batch.penalised import fit_penalised, fit_preconditioned
 from folklearn.evaluate.regression import logistic_regression, regress
 from folklearn.evidence.passes import Passes, passes_over
 from folklearn.scale.spark_passes import ScaledPasses
@@ -45,3 +47,15 @@ def test_wide_rows(rng):
     found = regress(SentPasses(passes_over(X, y, None, **sizes)), **sizes)
     here = logistic_regression(X, y, n_classes=3)
     assert found.at_least == pytest.approx(here.at_least, rel=1e-9)
+
+
+def test_penalised_fits(rng):
+    """The same bits, and what is sent does not hold the passes."""
+    X = rng.normal(size=(500, 3))
+    y = (X + rng.gumbel(size=(500, 3))).argmax(axis=1)
+    here = passes_over(X, y, None, n_features=3, n_classes=3)
+    words = {"ridge": 0.1, "freedom": np.ones(3)}
+    for fit in (fit_penalised, partial(fit_preconditioned, P=np.eye(3), **words)):
+        found, expected = (fit(passes, np.zeros((3, 3))) for passes in (SentPasses(here), here))
+        assert found.W.tobytes() == expected.W.tobytes()
+        assert found[1:] == expected[1:]

@@ -65,16 +65,17 @@ def learned(spark, folder, rows=None):
 
 
 def test_keyed_models_are_those_of_a_plain_run(spark, rng, tmp_path):
-    rows = events(rng)
+    rows = events(rng, n_users=4)
     order = rng.permutation(200)  # within a micro-batch any order will do
     learned(spark, tmp_path, [rows[i] for i in order])
     out = learned(spark, tmp_path, rows[200:])
     models = on_spark.read_models(spark, str(tmp_path / "checkpoint"))
     expected = plain_run(rows)
     assert {user: model.to_bytes() for user, model in models.items()} == expected
+    assert all(model.pipeline.scaler.n_terms for model in models.values())
     assert out.count() == len(rows)
     loss = -sum(math.log(row["chance"]) for row in out.where("chance is not null").collect())
-    weighted = {f"user {user}": 0.0 for user in range(7)}
+    weighted = {f"user {user}": 0.0 for user in range(4)}
     assert 0.0 < loss < math.inf
     for row in out.join(spark.createDataFrame(rows, SCHEMA), ["user", "n"]).collect():
         if row["label"] is not None:
@@ -157,8 +158,13 @@ def test_what_an_audit_refuses(spark, rng):
         on_spark.audit(df.limit(0), **AUDITED)
 
 
-def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
+@pytest.mark.parametrize("curved", [False, True])
+def test_a_fit_is_that_of_one_machine(curved, spark, rng, tmp_path):
+    """With terms where they are clearly better, as `Model.fit` takes them."""
     df, X, y, *_ = table(spark, rng, 1200)
+    if curved:
+        inside = functions.abs(functions.col("a")) < 0.7
+        df = df.withColumn("label", functions.when(inside, "low").otherwise(df.label))
     kinds = rng.choice(["red", "green"], size=len(y))
     numbers = spark.createDataFrame(
         [(float(x), str(kind)) for x, kind in zip(X[:, 0], kinds, strict=True)],
@@ -166,18 +172,22 @@ def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
     )
     df = df.select("a", "b", "label", "w").join(numbers, "a").orderBy("b").coalesce(4).persist()
     passes = []
+    limits = {"most_passes": 6 if curved else 50}
     settings = {"label": "label", "weight": "w", "sample": 300, "progress": passes.append}
-    model = on_spark.fit(df, **settings)
+    terms = "auto" if curved else "none"
+    model = on_spark.fit(df, **settings, **limits, terms=terms)
     rows = [row.asDict() for row in df.collect()]
-    here = folklearn.Model()
+    here = folklearn.Model(terms=terms)
     classes, counts = zip(*sorted(Counter(row["label"] for row in rows).items()), strict=True)
     here.declare(classes, counts=counts, max_weight=2.0)
     here.run(rows[:300], "label", weight="w")
     dataset = ModelDataset(here, rows, "label", weight="w", one_pass=True)
-    refit_tables(here, [rows.labelled() for rows in dataset.rows()])
+    refit_tables(here, [rows.labelled() for rows in dataset.rows()], **limits)
     questions = [{name: row[name] for name in ("a", "b", "kind")} for row in rows]
+    n_terms = model.pipeline.scaler.n_terms
+    assert model.pipeline.batch_fit.shape[1] == model.pipeline.scaler.n_columns + n_terms * curved
     np.testing.assert_allclose(
-        model.predict_proba(questions), here.predict_proba(questions), rtol=1e-9
+        model.predict_proba(questions), here.predict_proba(questions), rtol=1e-6 if curved else 1e-9
     )
     assert passes == list(range(1, len(passes) + 1))
     model.save(tmp_path / "m.folk")

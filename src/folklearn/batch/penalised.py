@@ -3,10 +3,9 @@
 import math
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from scipy.linalg import solve_triangular
 
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.evidence.passes import Passes, RowChunk, S, backtrack_factor
-from folklearn.kernels.blas import OneThread, threads_for
+from folklearn.kernels.blas import threads_for
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.expand import DeviceRows
 from folklearn.validation import Rows
@@ -37,7 +36,6 @@ MIN_RIDGE, MAX_RIDGE = 1e-15, 1e15
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
 _PASSES_TOLERANCE = 1e-8  # of a step that costs a pass and no solution
 _JITTER = 1e-12  # of a covariance, which rounding may leave singular
-_MIN_THREADED_NUMBERS = 10**7
 
 
 class PenalisedFit(NamedTuple):
@@ -96,7 +94,7 @@ def fit_penalised(
 
 
 def fit_preconditioned(
-    rows: Rows,
+    passes: Passes,
     W: Array,
     P: Array,
     *,
@@ -117,24 +115,16 @@ def fit_preconditioned(
     """
     d = len(P)
     root = np.linalg.cholesky(P + _JITTER * np.trace(P) / d * np.eye(d))
-    X, is_held_out = rows.X @ root, assign_folds(seed, 0, len(rows.X)) == 0
+    fold = _Fold(seed, 0)
 
-    def minimise(which: Any, ridge: float, start: Array, tolerance: float) -> Array:
-        part, weights = X[which], rows.weights[which]
-        labels, soft = rows.labels[which], rows.soft[which] if len(rows.soft) else rows.soft
-
+    def minimise(left_out: _Fold | None, ridge: float, start: Array, tolerance: float) -> Array:
         def objective(v: Array) -> tuple[float, Array]:
-            V = v.reshape(start.shape)
-            Z = part @ V.T
-            losses, residuals = logit_losses(Z, labels, soft), softmax(Z)
-            if len(soft):
-                residuals -= soft
-            else:
-                residuals[np.arange(len(labels)), labels] -= 1.0
-            W = V @ root.T
+            W = v.reshape(start.shape) @ root.T
+            sum_chunk = partial(_loss_and_gradient, W, left_out)
+            totals = passes.total(_ROWS_PER_LOSS_CHUNK, sum_chunk)
             penalty = ridge * W / freedom
-            gradient = (weights[:, None] * residuals).T @ part + 2.0 * penalty @ root
-            return float(weights @ losses + (penalty * W).sum()), gradient.ravel()
+            gradient = totals[1:].reshape(W.shape) + 2.0 * penalty
+            return float(totals[0] + (penalty * W).sum()), (gradient @ root).ravel()
 
         options = {"maxiter": most_passes, "ftol": tolerance, "maxcor": 20}
         found = optimize.minimize(
@@ -144,18 +134,13 @@ def fit_preconditioned(
         return fitted
 
     def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
-        V = minimise(~is_held_out, ridge, near.fits, _SEARCH_TOLERANCE)
-        soft = rows.soft[is_held_out] if len(rows.soft) else rows.soft
-        losses = logit_losses(X[is_held_out] @ V.T, rows.labels[is_held_out], soft)
-        weights = rows.weights[is_held_out]
-        average = float(np.average(losses, weights=weights)) if weights.any() else math.inf
-        return RidgeTrial(average, ridge, V)
+        V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)
+        return RidgeTrial(_average_held_out(passes, fold, V @ root.T), ridge, V)
 
     # Solved for V with W = V root', whatever W was.
     start = solve_triangular(root, W.T, lower=True).T
-    with OneThread(everywhere=True) if X.size < _MIN_THREADED_NUMBERS else nullcontext():
-        best = search_ridges(evaluate, evaluate(ridge, RidgeTrial(math.inf, ridge, start)), 1)
-        V = minimise(slice(None), best.ridge, best.fits, _PASSES_TOLERANCE)
+    best = search_ridges(evaluate, evaluate(ridge, RidgeTrial(math.inf, ridge, start)), 1)
+    V = minimise(None, best.ridge, best.fits, _PASSES_TOLERANCE)
     return PenalisedFit(V @ root.T, best.ridge, best.held_out)
 
 
@@ -168,8 +153,7 @@ def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
     W = minimise_penalised(
         _TrainingPasses(passes, fold), fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE
     )
-    loss, weight = passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, W)).tolist()
-    return float(loss / weight) if weight > 0.0 else math.inf
+    return _average_held_out(passes, fold, W)
 
 
 class RidgeTrial(NamedTuple):
@@ -260,10 +244,35 @@ class _TrainingPasses(Passes):
             yield first, rows._replace(weights=rows.weights * in_training)
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
+        split = self._fold.split  # what is sent to other machines must not hold the passes
+
         def sum_training(chunk: RowChunk) -> S:
-            return sum_chunk(RowChunk(chunk.first, self._fold.split(chunk, held_out=False)))
+            return sum_chunk(RowChunk(chunk.first, split(chunk, held_out=False)))
 
         return self._passes.total(size, sum_training)
+
+
+def _loss_and_gradient(W: Array, left_out: _Fold | None, chunk: RowChunk) -> Array:
+    """Return the loss of a model W (K, d), then its gradient, as (1 + K d,)."""
+    totals, first = np.zeros(1 + W.size), chunk.first
+    for X, _, labels, soft, weights in chunk.batches:
+        if left_out is not None:
+            weights = weights * (assign_folds(left_out.seed, first, len(X)) != left_out.number)
+        Z = X @ W.T
+        residuals = softmax(Z)
+        if len(soft):
+            residuals -= soft
+        else:
+            residuals[np.arange(len(labels)), labels] -= 1.0
+        totals[0] += weights @ logit_losses(Z, labels, soft)
+        totals[1:] += ((weights[:, None] * residuals).T @ X).ravel()
+        first += len(X)
+    return totals
+
+
+def _average_held_out(passes: Passes, fold: _Fold, W: Array) -> float:
+    loss, weight = passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, W)).tolist()
+    return float(loss / weight) if weight > 0.0 else math.inf
 
 
 def _held_out_loss(fold: _Fold, W: Array, chunk: RowChunk) -> Array:

@@ -24,6 +24,7 @@ from folklearn.evidence.passes import LocalPasses, MapReduce, Passes
 from folklearn.kernels.on_torch import Device
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import ExpertLearner
+from folklearn.learners.shared_gaussian import SharedGaussian
 from folklearn.learners.term_mixture import TermMixture
 from folklearn.metrics.accumulator import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
@@ -72,19 +73,16 @@ def refit(
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
-    terms = _fit_terms(pipeline, tables, **limits)
+    terms = None
+    if gaussian_of_terms(pipeline) is not None:
+        terms = fit_terms_over(pipeline, _rows_with_terms(pipeline, tables, engine), **limits)
     if terms is not None and _is_wide(pipeline, engine.device):
         pipeline.batch_fit = terms.W
     elif _is_wide(pipeline, engine.device):
         _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
-        passes = LocalPasses(rows, engine)
-        lines = refit_over(pipeline, passes, **limits)
-        if terms is None or lines is None:
-            return
-        if terms.held_out < _CLEARLY_BETTER * first_fold_loss(passes, lines, seed):
-            pipeline.batch_fit = terms.W
+        refit_over(pipeline, LocalPasses(rows, engine), terms=terms, **limits)
 
 
 def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **limits: Any) -> None:
@@ -101,12 +99,20 @@ def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **l
 
 
 def refit_over(
-    pipeline: OnlinePipeline, passes: Passes, *, most_passes: int = MAX_PASSES, seed: int = 0
-) -> PenalisedFit | None:
-    """Fit dense rows, as `rows_to_fit` returns them, wherever they lie: lines only."""
+    pipeline: OnlinePipeline,
+    passes: Passes,
+    *,
+    terms: PenalisedFit | None = None,
+    most_passes: int = MAX_PASSES,
+    seed: int = 0,
+) -> None:
+    """Fit dense rows, as `rows_to_fit` returns them, wherever they lie.
+
+    The fit of their terms, if there is one, is taken instead if it is clearly better.
+    """
     learner, intercept = pipeline.learner, pipeline.intercept_column
     if learner is None:
-        return None
+        return
     check_fit_size(pipeline, passes.device)
     factors = np.ones(learner.n_features)
     if intercept is not None:
@@ -116,36 +122,43 @@ def refit_over(
     ridge, W = leader or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
     fit = fit_penalised(passes, W / factors, ridge=ridge, most_passes=most_passes, seed=seed)
     pipeline.batch_fit = fit.W * factors
-    return fit
+    if terms and terms.held_out < _CLEARLY_BETTER * first_fold_loss(passes, fit, seed):
+        pipeline.batch_fit = terms.W
 
 
-def _fit_terms(
-    pipeline: OnlinePipeline, tables: RawTables, *, most_passes: int, seed: int
-) -> PenalisedFit | None:
-    """Return the fit of lines and terms to as many rows as fit in memory, None without terms."""
+def gaussian_of_terms(pipeline: OnlinePipeline) -> SharedGaussian | None:
+    """Return the learner of terms that a fit of them begins with, None without terms."""
     learner = pipeline.learner
-    gaussian = learner.best_gaussian() if isinstance(learner, TermMixture) else None
-    if gaussian is None:
+    return learner.best_gaussian() if isinstance(learner, TermMixture) else None
+
+
+def fit_terms_over(
+    pipeline: OnlinePipeline, passes: Passes, *, most_passes: int = MAX_PASSES, seed: int = 0
+) -> PenalisedFit | None:
+    """Return the fit of columns and terms to rows as `rows_to_fit` returns them with `terms`."""
+    gaussian = gaussian_of_terms(pipeline)
+    if gaussian is None or not passes.n_rows:
         return None
-    batches: list[Rows] = []
-    n_bytes_left = _SHARE_OF_MEMORY * utils.bytes_present()
-    for table in tables():
-        batches.append(rows_to_fit(pipeline, *table, 1.0, terms=True))
-        n_bytes_left -= 2 * batches[-1].X.nbytes  # there is a copy
-        if n_bytes_left < 0.0:
-            break
-    batches = _with_labels_alike(batches, pipeline.n_classes)
-    if not batches:
-        return None
-    rows = Rows(*map(np.concatenate, zip(*batches, strict=True)))
     freedom = np.ones(gaussian.n_features)
     if pipeline.intercept_column is not None:
         n_columns = pipeline.scaler.n_columns
         freedom[len(freedom) - n_columns + pipeline.intercept_column] = _INTERCEPT_FACTOR**2
     return fit_preconditioned(
-        rows, gaussian.coef(), gaussian.covariance(), ridge=gaussian.ridge, freedom=freedom,
+        passes, gaussian.coef(), gaussian.covariance(), ridge=gaussian.ridge, freedom=freedom,
         most_passes=most_passes, seed=seed,
     )  # fmt: skip
+
+
+def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapReduce) -> Passes:
+    """Return passes over the first rows, as many as fit in memory with their terms."""
+    batches: list[Rows] = []
+    n_bytes_left = _SHARE_OF_MEMORY * utils.bytes_present()
+    for table in tables():
+        batches.append(rows_to_fit(pipeline, *table, terms=True))
+        n_bytes_left -= batches[-1].X.nbytes
+        if n_bytes_left < 0.0:
+            break
+    return LocalPasses(lambda: batches, engine)
 
 
 def _with_labels_alike(batches: list[Rows], n_classes: int) -> list[Rows]:
@@ -182,12 +195,12 @@ def rows_to_fit(
 ) -> Rows:
     """Return raw rows of positive weight, scaled, the constant times a factor if dense.
 
-    Without their terms, unless these are asked for.
+    Without their terms, or with them and the constant as it is.
     """
     Z, intercept = pipeline.scale(X), pipeline.intercept_column
     if isinstance(Z, np.ndarray) and not terms:
         Z = np.ascontiguousarray(Z[:, -pipeline.scaler.n_columns :])
-    if factor != 1.0 and intercept is not None:
+    if factor != 1.0 and intercept is not None and not terms:
         Z[:, intercept] *= factor
     weights = validation.weights(weight, len(Z))
     labels, soft = validation.labels(y, len(Z), pipeline.n_classes)

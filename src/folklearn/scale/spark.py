@@ -6,6 +6,8 @@ too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,13 @@ from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import check_probabilities
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
-from folklearn.model.refit import check_fit_size, refit_over, rows_to_fit
+from folklearn.model.refit import (
+    check_fit_size,
+    fit_terms_over,
+    gaussian_of_terms,
+    refit_over,
+    rows_to_fit,
+)
 from folklearn.model.roles import LEARNED
 from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
@@ -166,7 +174,7 @@ def fit(
     check_fit_size(model.pipeline)
     content = model.to_bytes()
 
-    def blocks_of(batches: Iterable[Any]) -> Iterator[ScoredRows]:
+    def blocks_of(terms: bool, batches: Iterable[Any]) -> Iterator[ScoredRows]:
         import pyarrow as pa
 
         fitted = model_of(content)
@@ -179,11 +187,16 @@ def fit(
                 assert encoder is not None
                 assert pipeline is not None
                 X = encoder.encode_known(chunk)
-                yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights))
+                yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights, terms=terms))
 
-    limit = {} if most_passes is None else {"most_passes": most_passes}
-    with SparkPasses(table, blocks_of, progress) as passes:
-        refit_over(model.pipeline, passes, seed=seed, **limit)
+    limits = {"seed": seed, **({} if most_passes is None else {"most_passes": most_passes})}
+    numbers_of_passes, terms = count(1), None
+    report = None if progress is None else lambda _: progress(next(numbers_of_passes))
+    if gaussian_of_terms(model.pipeline) is not None:
+        with SparkPasses(table, partial(blocks_of, True), report) as passes:
+            terms = fit_terms_over(model.pipeline, passes, **limits)
+    with SparkPasses(table, partial(blocks_of, False), report) as passes:
+        refit_over(model.pipeline, passes, terms=terms, **limits)
     return model
 
 
