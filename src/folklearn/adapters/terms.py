@@ -145,7 +145,7 @@ class Waves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     >>> X, y = load_digits(return_X_y=True)
     >>> Z = Waves(n_waves=300, sigma=4.0).fit_transform(X / 16.0)
     >>> P = SharedGaussian(n_features=300, n_classes=10).run(Z, y)
-    >>> score(P, y).error < 0.08
+    >>> score(P, y).error_rate < 0.08
     True
 
     References
