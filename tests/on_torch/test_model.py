@@ -49,7 +49,7 @@ def models(device, learner="auto", **words):
 
 
 def is_there(model):
-    return model.pipeline.learner._sums is not None
+    return model.pipeline.learner.lines._sums is not None
 
 
 def assert_same(found, expected):
@@ -78,11 +78,11 @@ def test_it_learns_as_on_the_cpu(learner, device, tmp_path):
             [{**row, "y": label} for row, label in zip(rows[100:], y[100:], strict=True)], "y"
         )
     assert is_there(there)
-    assert there.pipeline.learner.device == there.device == device.name
+    assert there.pipeline.learner.lines.device == there.device == device.name
     assert_same(there, here)
     there.save(tmp_path / "there.folk")
     loaded = folklearn.load(tmp_path / "there.folk")
-    assert loaded.device == loaded.pipeline.learner.device == "cpu"
+    assert loaded.device == loaded.pipeline.learner.lines.device == "cpu"
     assert loaded.settings == here.settings
     assert_same(loaded, here)
     mine, theirs = here.to_record(), loaded.to_record()
@@ -102,7 +102,7 @@ def test_copies_stay_on_the_device(device):
     for model in (here, there):
         model.learn_many(rows, y)
     for twice in (copy.deepcopy(there), pickle.loads(pickle.dumps(there))):
-        assert twice.pipeline.learner.device == device.name
+        assert twice.pipeline.learner.lines.device == device.name
         assert_same(twice, here)
     expected = here.predict_proba(rows)  # of a copy to predict the evidence is not asked
     np.testing.assert_allclose(there.copy_to_predict().predict_proba(rows), expected, rtol=1e-9)
