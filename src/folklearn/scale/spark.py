@@ -139,7 +139,8 @@ def fit(
     and the fit is that of `Model.fit`: three folds choose the ridge, every Newton step is a pass.
     Columns and the terms that the sample chose are fitted too, if there are any, by as many passes
     again over rows of a few KB; that fit is taken if it predicts rows held out clearly better.
-    ``terms="none"`` saves it. The fit predicts, until the model learns something more, going on from the sample.
+    ``terms="none"`` saves it. The fit predicts, until the model learns something more, going on
+    from the sample.
 
     A category that is not in the sample has no weight: sort the table at random if its first rows
     are not like the others. Words, and problems too large for sums over all pairs of classes, are
