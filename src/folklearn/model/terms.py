@@ -138,8 +138,8 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     """Return at most about `n_most` terms for rows like X (T, d), which may have gaps.
 
     Columns that tell the classes (T,) apart come first, by their F statistic: curves of up to 40,
-    crosses of up to 7. Products are of up to 40, those first that tell more than the columns do;
-    waves are the rest.
+    crosses of up to 7. Half of the products are of as few columns as can be, half those of up to 40
+    that tell more than the columns do; waves are the rest.
     """
     d = X.shape[1]
     present = [column[~np.isnan(column)] for column in X.T]
@@ -170,7 +170,9 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
     if pairs:
         scores = [(X[:, j] - present[j].mean()) / spreads[j] for j in usable]
         Z = np.clip(np.nan_to_num(np.column_stack(scores)), -5.0, 5.0)
-        for m, n in _rank_products(Z, labels, np.array(pairs))[:n_products]:
+        ranked, n_top = _rank_products(Z, labels, np.array(pairs)), int(math.sqrt(n_products))
+        # Half of them are of the first columns, whatever 256 rows say of the products.
+        for m, n in sorted(ranked, key=lambda pair: pair[1] >= n_top)[:n_products]:
             terms.append((PRODUCT, (usable[m], usable[n]), (0.0, 0.0)))
     if crosses:
         knots_of = {j: find_knots(present[j], values[j], N_CROSS_KNOTS) for j in order}
