@@ -135,7 +135,8 @@ class PredictionSets(Serializable):
             raise InvalidInputError(
                 "expected for every row a probability from 0 to 1 and the number of a class"
             )
-        self._follow_waiting()
+        if self._waiting:
+            self._follow_waiting()
         groups = np.zeros(len(y), np.int64) if self.by == "all" else y.astype(np.int64)
         n_groups = int(groups.max(initial=-1)) + 1
         if n_groups > self._state.shape[2]:
@@ -188,9 +189,11 @@ class PredictionSets(Serializable):
         for share in self.coverage:
             records = self.by_class(share)
             n_rows = sum(record.n_rows for record in records)
-            slack = sum(record.n_rows * record.bound for record in records if record.n_rows)
             n_misses = sum(record.n_misses for record in records)
-            totals.append(CoverageRecord(share, n_rows, n_misses, slack / max(1, n_rows)))
+            slack = sum(record.n_rows * record.bound for record in records)
+            totals.append(
+                CoverageRecord(share, n_rows, n_misses, slack / n_rows if n_rows else 1.0)
+            )
         return totals
 
     def by_class(self, coverage: float) -> list[CoverageRecord]:
