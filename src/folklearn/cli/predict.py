@@ -125,7 +125,8 @@ class PredictionWriter:
     The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
     a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
     label was given; `unseen`, that of a class never seen; with `coverage` the `set` of labels, with
-    | between them (a label that has one has \\| for it); and `p:` of every class that is known when the first row is written.
+    | between them (a label that has one has \\| for it); and `p:` of every class that is known when
+    the first row is written.
     """
 
     def __init__(
