@@ -153,13 +153,14 @@ def plot(rows: Mapping[str, Mapping[str, Any]], coverage: float, path: Path) -> 
     )
     for axis, (name, row) in zip(axes.flat, rows.items(), strict=False):
         for (method, rates), look in zip(row["rolling"].items(), ("-", "--"), strict=True):
-            axis.plot(np.linspace(0.0, row["rows"], len(rates)), rates, look, label=method)
+            window = min(WINDOW, row["rows"] // 4)
+            axis.plot(np.linspace(window, row["rows"], len(rates)), rates, look, label=method)
         axis.axhline(1.0 - coverage, color="0.5", linewidth=0.8)
         axis.axvspan(row["rows"] / 2, 3 * row["rows"] / 4, color="0.9")
         axis.set_title(name, fontsize=9)
         axis.locator_params(axis="x", nbins=4)
     axes.flat[0].legend(fontsize=8)
-    figure.supylabel(f"missed, of the last {WINDOW:,} rows")
+    figure.supylabel(f"missed, of the last {WINDOW:,} rows, or the last quarter of all")
     figure.supxlabel("row; grey: calibration of the split sets")
     figure.savefig(path, dpi=110)
 

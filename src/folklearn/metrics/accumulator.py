@@ -109,6 +109,7 @@ def probability_of_label(p: Array, label: int, unseen: float) -> float:
 
 
 def log_loss(p_label: float) -> float:
+    """Return the loss in nats of a prediction that gave the label this probability."""
     return -math.log(max(p_label, TINY))
 
 
