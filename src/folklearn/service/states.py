@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from folklearn import serialization, validation
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
