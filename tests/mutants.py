@@ -46,6 +46,7 @@ _EVIDENCE = "kernels/evidence.py"
 _POINTS, _TANGENTS = "evidence/points.py", "evidence/evidence.py"
 _BOUND = "evidence/lower_bound.py"
 _MONITOR = "evaluate/monitor.py"
+_SETS, _FOLLOW = "evaluate/prediction_sets.py", "kernels/metrics.py"
 
 _OF_HINDSIGHT = (
     "tests/evaluate/test_best_linear.py::test_a_huge_weight_does_not_lift_the_bound_above_the_loss",
@@ -53,6 +54,10 @@ _OF_HINDSIGHT = (
     "tests/evaluate/test_best_linear.py::test_the_rounding_of_logits_is_part_of_a_loss",
 )
 _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
+_OF_SETS = ("tests/evaluate/test_prediction_sets.py",)
+_OF_SETS_OF_MODELS = (
+    "tests/model/test_sets.py::test_late_labels_count_with_the_set_that_was_issued",
+)
 _OF_EXPLORATION = ("tests/kernels/test_exploration.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
 _OF_EVIDENCE = ("tests/kernels/test_evidence.py",)
@@ -550,6 +555,45 @@ MUTANTS = (
         "every expert that is far behind retires", "kernels/expert_state.py",
         "{e for e in spec.dear if hopeless[e]}", "{*np.flatnonzero(hopeless)}",
         ("tests/learners/test_auto.py::test_only_dear_experts_retire",),
+    ),
+    # Prediction sets that miss as often as said.
+    Mutant(
+        "a late label counts with the set of now", _FOLLOW,
+        "issued[t, c] if issued.shape[0] > 0 else group[THRESHOLD, c]", "group[THRESHOLD, c]",
+        _OF_SETS,
+    ),
+    Mutant(
+        "a label told late to a model counts with the set of now", "model/model.py",
+        "self.sets.observe(p_label, number, None if asked is None else asked.thresholds)",
+        "self.sets.observe(p_label, number)", _OF_SETS_OF_MODELS,
+    ),
+    Mutant(
+        "steps of a threshold grow again", _FOLLOW,
+        "0.01 if n > 678.0 else", "0.02 if n > 678.0 else", _OF_SETS,
+    ),
+    Mutant(
+        "a threshold stays where nothing is missed", _FOLLOW,
+        "step * (missed - miss_rates[c])", "step * missed * (1.0 - miss_rates[c])", _OF_SETS,
+    ),
+    Mutant(
+        "the bound forgets how far late labels moved a threshold", _SETS,
+        "max(1.0 + kernels.step_of_threshold(1.0), highest - lowest)",
+        "1.0 + kernels.step_of_threshold(1.0)", _OF_SETS,
+    ),
+    Mutant(
+        "the bound forgets the first step", _SETS,
+        "max(1.0 + kernels.step_of_threshold(1.0), highest - lowest)", "highest - lowest", _OF_SETS,
+    ),
+    Mutant(
+        "the lowest threshold is not kept", _FOLLOW,
+        "group[LOWEST, c] = min(group[LOWEST, c], group[THRESHOLD, c])", "pass", _OF_SETS,
+    ),
+    Mutant(
+        "every row moves the threshold of the first class", _SETS,
+        'if self.by == "all" else y.astype(np.int64)', "", _OF_SETS,
+    ),
+    Mutant(
+        "sets that are shown may be empty", _SETS, "are_in[:, :1] = True", "pass", _OF_SETS,
     ),
     # False alarms of a monitor.
     Mutant(

@@ -24,6 +24,7 @@ EXPERIMENTS = {
     "online_to_batch": ["--quick"],
     "front_door": ["--quick"],
     "monitoring": ["--quick"],
+    "sets": ["--quick"],
 }
 NEEDS = {
     "certificate": ["rich"],
@@ -40,6 +41,7 @@ NEEDS = {
     "front_door": ["rich", "pyarrow"],
     "wide": ["vowpalwabbit"],
     "monitoring": ["rich", "river"],
+    "sets": ["rich"],
     "unconstrained": ["rich"],
     "terms": ["lightgbm", "river"],
 }

@@ -34,6 +34,7 @@ _MODULES = {
     "evaluate.off_policy": (
         "Estimate LearnedPolicy best_constant greedy logged_value off_policy reward_model uniform"
     ),
+    "evaluate.prediction_sets": "CoverageRecord PredictionSets",
     "evaluate.regression": "Regression logistic_regression regress",
     "evaluate.simulation": "interact",
     "evaluate.windows": "Window",
@@ -87,9 +88,9 @@ SAVED = (
     "HoldoutWeights",
     "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
     "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler",
-    "OnlineToBatch", "Ons", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian",
-    "Soba", "SparseScaler", "SparseSgd", "StreamEvidence", "TableEncoder", "TermMixture",
-    "TermScaler", "TermSet",
+    "OnlineToBatch", "Ons", "PredictionSets", "Probabilistic", "RewardAgent", "RowBuffer", "SMP",
+    "SharedGaussian", "Soba", "SparseScaler", "SparseSgd", "StreamEvidence", "TableEncoder",
+    "TermMixture", "TermScaler", "TermSet",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.

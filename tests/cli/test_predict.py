@@ -88,6 +88,30 @@ def test_values_that_were_never_learned_are_counted(folklearn, tmp_path, monkeyp
     assert folklearn("predict", tmp_path / "m", new, "-o", "/dev/null", "--quiet").stderr == ""
 
 
+def test_sets_are_written_and_summed_up(folklearn, refusal, tmp_path):
+    path, model = tmp_path / "t.csv", tmp_path / "m"
+    rows = [f"{i % 7},{('a|b', 'c', 'd')[(i * i) % 3]}" for i in range(200)]
+    path.write_text("\n".join(["size,kind", *rows]))
+    declared = ["--coverage", "0.99", "--coverage", "0.6"]
+    learned = folklearn("run", path, "--target", "kind", "-f", model, *FOLKLORE, *declared)
+    sets = load(model).sets
+    assert sets.coverage == (0.6, 0.99)
+    assert sets.in_words() in learned.stderr
+    assert sets.in_words() in folklearn("inspect", model).stdout
+    lines, _, _ = read_predictions(folklearn("predict", model, path, "--coverage", ".99").stdout)
+    expected = load(model).predict_set([{"size": i % 7} for i in range(200)], 0.99)
+    assert max(map(len, expected)) > 1
+    texts = [[label.replace("|", "\\|") for label in chosen] for chosen in expected]
+    assert [line["set"] for line in lines] == ["|".join(chosen) for chosen in texts]
+    said = refusal("predict", model, path, "--coverage", "0.9")
+    assert said.startswith("coverage 0.9 was not declared; declared: 0.6, 0.99.")
+    by_class = ["--coverage-by", "class"]
+    said = refusal("run", path, "--target", "kind", "-i", model, *by_class)
+    assert said.startswith("--coverage-by cannot be combined with --load")
+    folklearn("run", path, "--target", "kind", "-f", model, *FOLKLORE, *by_class)
+    assert len(load(model).sets.by_class(0.9)) == 2
+
+
 def test_ids_are_carried_through(folklearn, tmp_path):
     path = tmp_path / "t.csv"
     rows = "".join(f"c{i},{i},{i % 3},{'ab'[i % 2]}\n" for i in range(80))

@@ -11,7 +11,12 @@ import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
 from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
-from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
+from folklearn.metrics.accumulator import (
+    Metrics,
+    PredictionBatch,
+    log_loss,
+    probability_of_label,
+)
 from folklearn.model.encoder import TableEncoder
 from folklearn.readers.table import table_from_records
 from folklearn.serialization import read, write
@@ -264,7 +269,7 @@ def test_windows_are_sums_over_the_last_rows(T, rng):
             expected.append((window.start, window.stop))
             while wanted <= window.n_rounds:
                 wanted *= 2
-    losses = np.array([loss_of_row(p, y, u) for p, y, u, *_ in rows])
+    losses = np.array([log_loss(probability_of_label(p, y, u)) for p, y, u, *_ in rows])
     wrong = [not (len(p) and p.argmax() == y) for p, y, *_ in rows]
     weights = np.array([row[3] for row in rows])
     assert [(one.start, one.stop) for one in metrics.windows()] == expected

@@ -70,7 +70,9 @@ def test_a_row_that_waits_elsewhere_is_learned_as_one_that_waits_here():
         p, number = here.ask(x)
         given = there.predict_proba_one(x)
         assert given == p
-        asked = PendingPrediction(x, np.array(list(given.values())), there.unseen_probability)
+        asked = PendingPrediction(
+            x, np.array(list(given.values())), there.unseen_probability, there.sets.thresholds
+        )
         late.append((number, asked, y))
         if t % 5 == 4:
             for number, asked, label in reversed(late):

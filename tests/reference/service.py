@@ -40,8 +40,10 @@ class Classifier:
         self.asked: dict[Hashable, PendingPrediction] = {}
         self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
 
-    def ask(self, id: Hashable, row: Row, p: Sequence[float], unseen: float) -> None:
-        self.asked[id] = PendingPrediction(row, np.array(p), unseen)
+    def ask(
+        self, id: Hashable, row: Row, p: Sequence[float], unseen: float, thresholds: Any = None
+    ) -> None:
+        self.asked[id] = PendingPrediction(row, np.array(p), unseen, thresholds)
 
     def learn(self, key: str | None, label: Label) -> Outcome:
         return self._once(key, label, lambda: self._learn(label))

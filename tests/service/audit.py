@@ -79,7 +79,8 @@ def reference_of(done: Done) -> tuple[reference.Classifier, reference.Agent]:
         body, said = request.body, answer.body
         if request.path == f"{MODEL}/predict":
             p = [one["probability"] for one in said["probabilities"]]
-            labels.ask(said["id"], body["row"], p, said.get("unseen", 0.0))
+            thresholds = labels.model.sets.thresholds  # by the version that predicted
+            labels.ask(said["id"], body["row"], p, said.get("unseen", 0.0), thresholds)
         elif request.key in seen:
             continue
         elif request.path == f"{MODEL}/learn":
@@ -100,9 +101,10 @@ def _events(done: Done) -> list[tuple[Request, Answer]]:
     return [one for one in done if one[0].method == "POST"]
 
 
-def _place(one: tuple[Request, Answer]) -> int:
-    """Predictions first: they change nothing."""
-    return int(one[1].body.get("event", 0))
+def _place(one: tuple[Request, Answer]) -> tuple[int, bool]:
+    """Predictions come after the version that made them: they change nothing."""
+    said = one[1].body
+    return int(said.get("event", said.get("version", 0))), "event" not in said
 
 
 def _outcome(answer: Answer) -> reference.Outcome:

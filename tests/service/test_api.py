@@ -73,6 +73,27 @@ def test_a_label_is_told_by_the_id_of_its_prediction_once(churn: Running) -> Non
     assert churn.ask("GET", MODEL).body["rows"] == 3
 
 
+def test_sets_are_answered_and_count_as_they_were_issued(churn: Running) -> None:
+    model = folklearn.Model(windows=True)
+    model.learn_one(ROW, "go")
+    model.learn_one(OTHER, "stay")
+    for n in range(30):
+        asked = {"row": {"age": n}, "coverage": 0.9, "at_least": _version(churn)}
+        late, there = churn.post(f"{MODEL}/predict", asked), model.ask({"age": n})
+        assert late["set"] == [*model.predict_set({"age": n})]
+        churn.post(f"{MODEL}/learn", {"row": {"age": n}, "label": ("go", "stay")[n % 2]})
+        model.learn_one({"age": n}, ("go", "stay")[n % 2])
+        churn.post(f"{MODEL}/learn", {"id": late["id"], "label": ("stay", "go")[n % 3 == 0]})
+        model.tell(there[1], ("stay", "go")[n % 3 == 0])
+    records = [record.plain() for record in model.sets.records()]
+    assert churn.ask("GET", MODEL).body["sets"] == records
+    many = churn.post(f"{MODEL}/predict/batch", {"rows": [ROW, OTHER], "coverage": 0.8})
+    assert [set(one) >= {"set", "label"} for one in many["predictions"]] == [True, True]
+    assert churn.post(f"{MODEL}/verify", None)["same"]
+    reply = churn.ask("POST", f"{MODEL}/predict", {"row": ROW, "coverage": 0.5})
+    assert (reply.status, "declared: 0.8, 0.9, 0.95" in reply.body["detail"]) == (422, True)
+
+
 def test_what_was_not_remembered_cannot_be_told(churn: Running) -> None:
     found = churn.post(f"{MODEL}/predict", {"row": ROW, "remember": False})
     assert "id" not in found

@@ -65,6 +65,8 @@ def _describe_model(model: Model) -> list[str]:
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
+    if sentence := model.sets.in_words():
+        fields["sets"] = sentence
     fields["proven"] = " ".join(describe_claims(model))
     return [display.format_fields(fields), *_describe_weights(model)]
 

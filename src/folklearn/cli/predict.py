@@ -23,6 +23,8 @@ from folklearn.model.run import Score
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
+_SET = "set"
+
 
 def predict(
     model: Annotated[
@@ -33,6 +35,14 @@ def predict(
         str,
         Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
     ] = options.STDOUT,
+    coverage: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            help="Write the set of labels that a row may have, too: for a share of labels that "
+            "the model was learned with.",
+        ),
+    ] = None,
     on_bad_row: options.OnBadRow = "stop",
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,6 +69,8 @@ def predict(
         )
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
+        if coverage is not None:
+            loaded.sets.by_class(coverage)  # raises if it was not declared
         labelled = dataset.target in reader.names
         console.print(_describe(dataset))
         started = time.perf_counter()
@@ -66,7 +78,7 @@ def predict(
         with (
             stream_signals() as signals,
             progress_bar(console, "predicting", reader.n_rows) as report,
-            open_writer(output, path, dataset, labelled=labelled) as writer,
+            open_writer(output, path, dataset, labelled=labelled, coverage=coverage) as writer,
         ):
             rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
@@ -112,17 +124,22 @@ class PredictionWriter:
 
     The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
     a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
-    label was given; `unseen`, that of a class never seen; and `p:` of every class that is known
-    when the first row is written.
+    label was given; `unseen`, that of a class never seen; with `coverage` the `set` of labels, with
+    | between them (a label that has one has \\| for it); and `p:` of every class that is known when
+    the first row is written.
     """
 
-    def __init__(self, file: TextIO, dataset: ModelDataset, *, labelled: bool) -> None:
+    def __init__(
+        self, file: TextIO, dataset: ModelDataset, *, labelled: bool, coverage: float | None = None
+    ) -> None:
+        self._coverage = coverage
         self._file, self._model, self._labelled = file, dataset.model, labelled
         self._is_live = dataset.reader.is_live
         self._ids = [name for name in dataset.kinds if dataset.roles[name] == ID]
         self._n_classes = len(dataset.model.labels)
         self._writer = csv.writer(file, lineterminator="\n")
         names = ["row", LABEL, "predicted", "probability", "p_label", UNSEEN]
+        names += [_SET] * (coverage is not None)
         names += [f"{CLASS_PREFIX}{label}" for label in dataset.model.labels]
         ids = [f"id:{name}" if name in names else name or "id:" for name in self._ids]
         hidden = () if labelled else (LABEL, "p_label")
@@ -143,7 +160,13 @@ class PredictionWriter:
         p_label[rows.has_label] = np.exp(-step.losses[rows.has_label])
         columns += [true] * self._labelled + [predicted, highest.tolist()]
         columns += [p_label] * self._labelled
-        columns += [step.unseen.tolist(), *step.P[:, : self._n_classes].T.tolist()]
+        columns.append(step.unseen.tolist())
+        if self._coverage is not None:
+            sets = self._model.sets.choose(step.P, labels, self._coverage)
+            columns.append(
+                ["|".join(str(label).replace("|", r"\|") for label in chosen) for chosen in sets]
+            )
+        columns += step.P[:, : self._n_classes].T.tolist()
         self._write(zip(*columns, strict=True))
 
     def _write(self, lines: Iterable[Sequence[Any]]) -> None:
@@ -154,7 +177,12 @@ class PredictionWriter:
 
 @contextmanager
 def open_writer(
-    name: str | None, path: Path | None, dataset: ModelDataset, *, labelled: bool = True
+    name: str | None,
+    path: Path | None,
+    dataset: ModelDataset,
+    *,
+    labelled: bool = True,
+    coverage: float | None = None,
 ) -> Iterator[PredictionWriter | None]:
     """Yield a writer to a path, to standard output if that is None; None without a name."""
     if name is None:
@@ -162,11 +190,11 @@ def open_writer(
         return
     if path is not None:
         with open(path, "w", encoding="utf-8", newline="") as file:
-            yield PredictionWriter(file, dataset, labelled=labelled)
+            yield PredictionWriter(file, dataset, labelled=labelled, coverage=coverage)
         return
     stdout: Any = sys.stdout
     if stdout is None:  # the calling process closed it
         raise FolklearnError("standard output is closed: name a file for the predictions")
     stdout.reconfigure(encoding="utf-8", newline="")
-    yield PredictionWriter(stdout, dataset, labelled=labelled)
+    yield PredictionWriter(stdout, dataset, labelled=labelled, coverage=coverage)
     stdout.flush()

@@ -15,6 +15,7 @@ from folklearn.cli.labelled_file import check_two_classes
 from folklearn.cli.options import Text
 from folklearn.cli.predict import PredictionWriter, open_writer
 from folklearn.errors import FolklearnError
+from folklearn.evaluate.prediction_sets import COVERAGE
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
@@ -87,6 +88,16 @@ def run(
         bool,
         Option("--exact", help="Fit a logistic regression afterwards also above 3,000 weights."),
     ] = False,
+    coverage: Annotated[
+        list[float] | None,
+        Option(
+            metavar="SHARE",
+            help="Of labels that prediction sets should have; repeatable. Default: .8, .9 and .95.",
+        ),
+    ] = None,
+    coverage_by: Annotated[
+        str, Option(metavar="all|class", help="Whether sets hold over all rows, or in each class.")
+    ] = "all",
     monitor: Annotated[
         bool,
         Option("--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."),
@@ -129,7 +140,7 @@ def run(
     settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
     fixed = {"learner": learner, "cross": cross, **settings}
     fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
-    fixed["terms"] = terms != "auto"
+    fixed |= {"terms": terms != "auto", "coverage": coverage, "coverage-by": coverage_by != "all"}
     for name in fixed:
         if load is not None and fixed[name]:
             raise FolklearnError(
@@ -165,7 +176,8 @@ def run(
             crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
-                terms=terms, missing=source.missing, device=device, **settings,
+                terms=terms, missing=source.missing, device=device,
+                coverage=coverage or COVERAGE, coverage_by=coverage_by, **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
@@ -308,6 +320,7 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
     if run.hindsight is None:
         yield "In hindsight: not computed for this many weights or rows; --exact does it."
     yield from describe_claims(model, run.certificate)
+    yield from filter(None, [model.sets.in_words()])
     yield from run.notes
     windows = model.windows() if model.has_window_bounds else []
     windows = [window for window in windows if window.weight > 0.0]

@@ -1,4 +1,4 @@
-"""Totals of predictions and of column values, row by row.
+"""Totals of predictions and of column values, and thresholds of sets, row by row.
 
 Rows are added one after the other, also in batches, so that no sum depends on how they came.
 """
@@ -6,7 +6,7 @@ Rows are added one after the other, also in batches, so that no sum depends on h
 import math
 
 from folklearn.arrays import TINY
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import inner_kernel, kernel
 
 N_SEGMENTS = 64
 LOSS, ERRORS, WEIGHT, LOWER_BOUND, HOLDOUT = range(5)  # of a segment; a window has the first three
@@ -20,6 +20,7 @@ PRESENT, GAPS, FIRST, OUTLIERS = range(4)  # of a place in a row
 MEAN, SQUARES = range(2)
 N_EDGES = 7  # between the bins of the values in a place
 NO_VALUE, N_VALUE_BINS = 0, N_EDGES + 2
+ROWS, MISSES, THRESHOLD, LOWEST, HIGHEST = range(5)  # of a coverage, for a group of rows
 
 OUTLIER_DEVIATIONS = 5.0  # an outlier is further from the mean, and moves it no more than that
 _MIN_VALUES_FOR_OUTLIERS = 32
@@ -155,3 +156,29 @@ def count_bins(X, is_number, edges, labels, bins, by_class):
             bins[j, at] += 1
             if by_class.shape[0] > 0:
                 by_class[labels[t], j, at] += 1
+
+
+@inner_kernel
+def step_of_threshold(n):
+    """Return the step after row n of a group: eta of docs/theory/sets.md."""
+    return 0.01 if n > 678.0 else 0.5 * n**-0.6  # the larger of the two
+
+
+@kernel
+def follow_labels(p_label, groups, issued, miss_rates, thresholds):
+    """Move the thresholds (5, C, G) of the group of every row by whether its set missed the label.
+
+    The sets had the thresholds `issued` (T, C), or with (0, C) those of now.
+    """
+    for t in range(p_label.size):
+        score = min(max(1.0 - p_label[t], 0.0), 1.0)
+        group = thresholds[:, :, groups[t]]
+        for c in range(miss_rates.size):
+            limit = issued[t, c] if issued.shape[0] > 0 else group[THRESHOLD, c]
+            missed = 0.0 if score <= limit else 1.0
+            group[ROWS, c] += 1.0
+            group[MISSES, c] += missed
+            step = step_of_threshold(group[ROWS, c])
+            group[THRESHOLD, c] += step * (missed - miss_rates[c])
+            group[LOWEST, c] = min(group[LOWEST, c], group[THRESHOLD, c])
+            group[HIGHEST, c] = max(group[HIGHEST, c], group[THRESHOLD, c])

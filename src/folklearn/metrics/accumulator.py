@@ -96,10 +96,20 @@ class PredictionBatch(NamedTuple):
         losses: Array = -np.log(np.maximum(self.p_label, TINY))
         return losses
 
+    @property
+    def p_class(self) -> Array:
+        """The probabilities (T,) that learned rows gave `labels`, a soft one as one class."""
+        p: Array = self.P[np.arange(len(self.P)), self.labels]
+        return np.where(self.labels < self.known, p, self.unseen)
 
-def loss_of_row(p: Array, label: int, unseen: float) -> float:
-    """Return the log loss of a prediction p (K,) of the classes known, which share 1 - unseen."""
-    p_label = unseen if label >= p.size else float(p[label]) * (1.0 - unseen)
+
+def probability_of_label(p: Array, label: int, unseen: float) -> float:
+    """Return what p (K,) gave a label; the classes known share 1 - unseen."""
+    return unseen if label >= p.size else float(p[label]) * (1.0 - unseen)
+
+
+def log_loss(p_label: float) -> float:
+    """Return the loss in nats of a prediction that gave the label this probability."""
     return -math.log(max(p_label, TINY))
 
 

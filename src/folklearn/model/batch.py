@@ -301,15 +301,26 @@ def _set_width(table: Array, width: int) -> Array:
 
 
 class PendingPrediction(NamedTuple):
-    """A row, what was predicted for the classes known then, and for one that was not."""
+    """A row, what was predicted for the classes known then, and for one that was not.
+
+    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
+    when the label comes.
+    """
 
     x: dict[str, Any]
     p: Array
     unseen: float
+    thresholds: Array | None = None
 
     def plain(self) -> list[Any]:
         """Return it as JSON holds it."""
-        return [plain_row(self.x), self.p.tolist(), self.unseen]
+        thresholds = None if self.thresholds is None else self.thresholds.tolist()
+        return [plain_row(self.x), self.p.tolist(), self.unseen, thresholds]
+
+    @classmethod
+    def of_plain(cls, x: Any, p: Any, unseen: float, thresholds: Any) -> "PendingPrediction":
+        issued = None if thresholds is None else np.array(thresholds)
+        return cls(dict(x), np.array(p), unseen, issued)
 
 
 def plain_row(value: Any) -> Any:

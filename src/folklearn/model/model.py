@@ -14,7 +14,12 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
+from folklearn.metrics.accumulator import (
+    Metrics,
+    PredictionBatch,
+    log_loss,
+    probability_of_label,
+)
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
@@ -66,6 +71,8 @@ class Model(TableClassifier):
         every column. None, NaN and empty texts always do; in columns of numbers and dates so do NA,
         N/A, n.a., #N/A, NaN, null, None, "?" and "-".
     windows : keep lower bounds for recent windows too (`windows`), which takes longer.
+    coverage : shares of labels that sets of `predict_set` should have, declared from the first row
+        on; () for no sets. With ``coverage_by="class"`` each class has its own thresholds.
     device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
         a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
         is on the CPU, see `to`.
@@ -77,6 +84,7 @@ class Model(TableClassifier):
     roles : the role of every column so far.
     n_rounds : number of rows learned.
     metrics : totals over the stream, its segments, classes and columns (`Metrics`); saved with it.
+    sets : how often prediction sets missed the label, with a bound (`PredictionSets`).
     pending : the rows that wait for their labels, by number.
 
     Examples
@@ -146,8 +154,11 @@ class Model(TableClassifier):
             self.metrics.note_lower_bounds(self.windows)
         self.recent.add_row(dict(x), number)
         self.hindsight = None
+        p_label = probability_of_label(p, number, unseen)
+        if self.sets.coverage:
+            self.sets.observe(p_label, number, None if asked is None else asked.thresholds)
         if self._monitor is not None:  # once the row is learned: its alert may raise
-            self._monitor.observe(loss_of_row(p, number, unseen))
+            self._monitor.observe(log_loss(p_label))
             self._watch_columns(1)
         return None
 
@@ -168,7 +179,7 @@ class Model(TableClassifier):
         p = self.predict_proba_one(x)
         self._n_asked += 1
         self.pending[self._n_asked] = PendingPrediction(
-            dict(x), np.array(list(p.values())), self.unseen_probability
+            dict(x), np.array(list(p.values())), self.unseen_probability, self.sets.thresholds
         )
         return p, self._n_asked
 
@@ -265,6 +276,9 @@ class Model(TableClassifier):
             P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X
         )
         self.metrics.add(predicted)
+        if self.sets.coverage:
+            issued = None if asked is None else asked.thresholds
+            self.sets.observe_many(predicted.p_class, predicted.labels, issued)
         if self.has_window_bounds:
             self.metrics.note_lower_bounds(self.windows, len(weights))
         if row is None:
@@ -374,6 +388,23 @@ class Model(TableClassifier):
         P = self.predict_proba(source, **options)
         return [self.label_encoder.kept[k] for k in P.argmax(axis=1).tolist()]
 
+    def predict_set(self, source: Any, coverage: float = 0.9, **options: Any) -> Any:
+        """Return the labels that a row may have, the most probable first; of a table a list.
+
+        `source` is a mapping, or what `predict_proba` takes. The coverage must be one that was
+        declared. Sets miss the label as often as `sets` says, on any sequence of rows whose labels
+        are learned: one by one, or by `ask` and `tell`. To rows that the model does not follow that
+        applies only if they are like those that it learned; their probabilities are those of
+        `predict_proba`. A class that was never seen, which has no name here, is in the set if
+        `unseen_probability` is as large as the probability of a class in the set must be.
+        """
+        if isinstance(source, Mapping):
+            P = np.array([[*self.predict_proba_one(source).values()]])
+        else:
+            P = self.predict_proba(source, **options)
+        named = self.sets.choose(P * (1.0 - self.unseen_probability), self.labels, coverage)
+        return named[0] if isinstance(source, Mapping) else named
+
     def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
         """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
         self._check_learned()
@@ -470,8 +501,8 @@ class Model(TableClassifier):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        for n, x, p, unseen in record.word("pending"):
-            self.pending[int(n)] = PendingPrediction(dict(x), np.array(p), unseen)
+        for n, *row in record.word("pending"):
+            self.pending[int(n)] = PendingPrediction.of_plain(*row)
         if "hindsight" in record.config:
             self.hindsight = Regression.of_numbers(record.word("hindsight"))
         if self.recent.rows()[1].max(initial=-1) >= len(self.label_encoder):

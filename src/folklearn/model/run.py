@@ -16,6 +16,7 @@ from folklearn.model.summary import describe_columns, find_running_numbers
 from folklearn.progress import working_time
 
 if TYPE_CHECKING:
+    from folklearn.evaluate.prediction_sets import CoverageRecord
     from folklearn.evaluate.regression import Regression
     from folklearn.evidence.certificate import Certificate
     from folklearn.model.model import Model
@@ -45,6 +46,7 @@ class Run:
     holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
     certificate : what no linear model could have beaten, over the life of the model.
+    coverage : how often prediction sets missed the label, over the life of the model.
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
         is below, with its penalty; None where that was too large to be done unasked.
     checkpoints : averages over all rows of the model, at doubling numbers of rows.
@@ -57,6 +59,7 @@ class Run:
         self.n_unlabelled, self.holdout_loss, self.seconds = 0, math.nan, 0.0
         self.certificate: Certificate | None = None
         self.hindsight: Regression | None = None
+        self.coverage: list[CoverageRecord] = []
         self.checkpoints: list[Checkpoint] = []
         self._started, self._encoded = working_time(), EncodedRows(exact)
 
@@ -129,6 +132,7 @@ class Run:
         model = self.model
         self.hindsight = model.hindsight = self._encoded.regression(model)
         self.certificate, self.labels = model.certificate(), model.labels
+        self.coverage = model.sets.records()
         self._add_checkpoint(self.certificate)
         self.seconds = working_time() - self._started
         losses = model.metrics.average_loss, model.metrics.holdout_loss

@@ -107,7 +107,7 @@ class ModelSummary:
             windows,
             [] if model.encoder is None else metrics.by_column(model.encoder),
             model.explain(importance=importance) if has_weights else None,
-            [note] if n_before > 0 else [],
+            [*filter(None, [model.sets.in_words()]), *[note] * (n_before > 0)],
             find_running_numbers(model)
             + [f"Warning: {holdout_warning(loss, holdout)}."] * is_degraded(loss, holdout),
             speed,

@@ -10,6 +10,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate.prediction_sets import COVERAGE, PredictionSets
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.model import roles as known_roles
@@ -40,6 +41,8 @@ class TableClassifier(Serializable):
         windows: bool = False,
         terms: str = "auto",
         missing: Iterable[str | float] | str | float | None = None,
+        coverage: float | Iterable[float] = COVERAGE,
+        coverage_by: str = "all",
         device: str | None = None,
         **settings: Any,
     ) -> None:
@@ -53,6 +56,7 @@ class TableClassifier(Serializable):
         self.has_window_bounds = bool(windows)
         self.asked_roles = dict(roles or {})
         self.crosses = [tuple(pair) for pair in crosses]
+        self.sets = PredictionSets(coverage, by=coverage_by)
         for name, role in self.asked_roles.items():
             known_roles.check_known(role, name)
         self._forget()
@@ -64,6 +68,7 @@ class TableClassifier(Serializable):
         self.encoder: TableEncoder | None = None
         self.pipeline: OnlinePipeline | None = None
         self.label_encoder, self.is_open = LabelEncoder(class_weight), True
+        self.sets.forget()
         self.declare(classes)
         sizes = 1, max(2, len(self.label_encoder))
         smallest = catalogue.make(self.learner_name, *sizes, settings, self.device)  # checks them
@@ -184,7 +189,7 @@ class TableClassifier(Serializable):
         """
         copied = self._shallow()
         copied.label_encoder = self.label_encoder.copy()
-        copied.encoder = copy.deepcopy(self.encoder)
+        copied.encoder, copied.sets = copy.deepcopy(self.encoder), self.sets.copy()
         copied.pipeline = None if self.pipeline is None else self.pipeline.copy_to_predict()
         return copied
 
@@ -196,6 +201,7 @@ class TableClassifier(Serializable):
         "is_open": bool,
         "encoder": TableEncoder,
         "pipeline": OnlinePipeline,
+        "sets": PredictionSets,
     }
 
     def _word(self, word: str) -> Any:

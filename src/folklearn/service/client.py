@@ -30,6 +30,7 @@ class Prediction(NamedTuple):
     probabilities: dict[Any, float]
     version: int
     id: str | None = None
+    set: list[Any] | None = None  # of labels, where a coverage was asked for
 
 
 class Chosen(NamedTuple):
@@ -122,7 +123,7 @@ class RemoteModel:
         return self._client.request(method, f"/v1/models/{self.name}{path}", body, repeats=repeats)
 
     def predict(self, row: Mapping[str, Any], **options: Any) -> Prediction:
-        """Predict a row; options are those of the route: remember, durable, at_least."""
+        """Predict a row; options of the route: remember, durable, at_least, coverage."""
         answer = self._ask("POST", "/predict", {"row": row, **options})
         return _read_prediction(answer, answer["version"])
 
@@ -220,4 +221,4 @@ def _split(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 def _read_prediction(answer: Mapping[str, Any], version: int) -> Prediction:
     p = {item["label"]: item["probability"] for item in answer["probabilities"]}
-    return Prediction(answer["label"], p, version, answer.get("id"))
+    return Prediction(answer["label"], p, version, answer.get("id"), answer.get("set"))

@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from folklearn.errors import FolklearnError
+from folklearn.evaluate.prediction_sets import COVERAGE
 from folklearn.service.limits import MAX_LABEL_LETTERS, MAX_NAME_LETTERS, MAX_TEXT_LETTERS
 
 
@@ -66,6 +67,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     learner, roles, crosses, classes, class_weight, missing, settings : as for `folklearn.Model`.
     terms : as for `folklearn.Model`, but "none" by default: a label takes twice as long with them.
     windows : whether windows have lower bounds, which takes about twice the time.
+    coverage, coverage_by : of prediction sets, as for `folklearn.Model`.
     wait : seconds that a label, or a reward, may be late.
     default : the label, or the reward, of what has not come by then; without one it is dropped.
     actions : names of the actions of an agent; then it decides, and learns rewards.
@@ -82,6 +84,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     settings: dict[str, str | Int64 | float | bool | None] = {}
     terms: Literal["none", "auto", "all"] = "none"
     windows: bool = True
+    coverage: tuple[_Share, ...] = COVERAGE
+    coverage_by: Literal["all", "class"] = "all"
     wait: _Seconds | None = None
     default: _ClassName | Int64 | float | bool | None = None
     actions: list[_Name] = []
@@ -93,13 +97,15 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A row to be predicted.
 
     With `remember` its label may come later, by the id of the answer; with `durable` the answer
-    waits until that is on the disk. With `at_least` it waits for a version.
+    waits until that is on the disk. With `at_least` it waits for a version. With `coverage`, one of
+    those of the model, the answer has the `set` of labels that the row may have.
     """
 
     row: Row
     remember: bool = True
     durable: bool = False
     at_least: int = 0
+    coverage: _Share | None = None
 
 
 class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -108,6 +114,7 @@ class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     rows: list[Row]
     remember: bool = False
     at_least: int = 0
+    coverage: _Share | None = None
 
 
 class JournalEvent(
@@ -135,12 +142,16 @@ class CreateEvent(JournalEvent, frozen=True, tag="created"):
 
 
 class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
-    """A row that was predicted by a version; its label may come later, by the id of the event."""
+    """A row that was predicted by a version; its label may come later, by the id of the event.
+
+    `thresholds` are those of its prediction sets, by coverage.
+    """
 
     row: Row
     p: list[float]
     unseen: float
     version: int
+    thresholds: list[list[float]] | None = None
 
 
 class PredictionsRequest(NamedTuple):

@@ -28,7 +28,7 @@ class PublishedModel:
         self.version, self.model = version, model
         self.labels = () if model is None else model.labels
         # An upper bound on the prediction of one row as JSON.
-        self.n_bytes_of_answer = 2 * len(msgspec.json.encode(self.labels))
+        self.n_bytes_of_answer = 3 * len(msgspec.json.encode(self.labels))
         self.n_bytes_of_answer += _BYTES_PER_PREDICTED_LABEL * (1 + len(self.labels))
 
 

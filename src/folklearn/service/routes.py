@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
@@ -219,6 +220,7 @@ async def _predict(
     """
     published = await _find_published(call, rows)
     model, labels, remembered = published.model, published.labels, None
+    coverage, thresholds = call.body.coverage, model.sets.thresholds.tolist()
     predictions: list[Any] = []
     asked: list[tuple[UUID, events.PredictionEvent]] = []
     for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
@@ -227,14 +229,22 @@ async def _predict(
             probabilities = model.predict_next(chunk).tolist()
         else:
             probabilities = [list(model.predict_proba_one(row).values()) for row in chunk]
-        for row, p in zip(chunk, probabilities, strict=True):
+        sets: list[Any] = [None] * len(chunk)
+        if coverage is not None:
+            outright = np.array(probabilities) * (1.0 - model.unseen_probability)
+            sets = model.sets.choose(outright, labels, coverage)
+        for row, p, chosen in zip(chunk, probabilities, sets, strict=True):
             pairs = zip(labels, p, strict=True)
             prediction: Json = {
                 "label": labels[max(range(len(p)), key=p.__getitem__)] if p else None,
                 "probabilities": [{"label": label, "probability": value} for label, value in pairs],
             }
+            if chosen is not None:
+                prediction["set"] = chosen
             if remember:
-                event = events.PredictionEvent(row, p, model.unseen_probability, published.version)
+                event = events.PredictionEvent(
+                    row, p, model.unseen_probability, published.version, thresholds
+                )
                 asked.append((events.new_id(), event))
                 prediction["id"] = str(asked[-1][0])
             predictions.append(prediction)
@@ -243,7 +253,8 @@ async def _predict(
         if len(rows) > _PREDICTED_AT_A_TIME:
             await asyncio.sleep(0)
     if asked:
-        n_bytes = call.n_waiting_bytes + sum(32 * len(event.p) for _, event in asked)
+        n_numbers = sum(len(event.p) + model.sets.thresholds.size for _, event in asked)
+        n_bytes = call.n_waiting_bytes + 32 * n_numbers
         change = Change(call.host, events.PredictionsRequest(asked))
         remembered = call.service.writer.submit(change, n_bytes)  # which need not be awaited
         remembered.add_done_callback(lambda future: future.cancelled() or future.exception())

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from folklearn import serialization, validation
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
@@ -126,8 +124,8 @@ class ClassifierState:
         if len(config.classes) > created.limits.classes:
             raise RefusedError(422, f"a model may have {created.limits.classes} classes")
         if record is None:
-            names = ("roles", "crosses", "classes", "class_weight", "missing", "terms", "windows")
-            options: dict[str, Any] = {name: getattr(config, name) for name in names}
+            names = "roles crosses classes class_weight missing terms windows coverage coverage_by"
+            options: dict[str, Any] = {name: getattr(config, name) for name in names.split()}
             settings: dict[str, Any] = config.settings
             self.model = Model(config.learner, **options, **settings)
         else:
@@ -146,7 +144,9 @@ class ClassifierState:
                 if asked is None:
                     self.model.learn_one(row, label, weight=weight)
                 else:
-                    pending = PendingPrediction(row, np.array(asked.p), asked.unseen)
+                    pending = PendingPrediction.of_plain(
+                        row, asked.p, asked.unseen, asked.thresholds
+                    )
                     self.model.tell(pending, label, weight=weight)
                 return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case events.LabelsEvent() as labels:
@@ -234,6 +234,7 @@ class ClassifierState:
             "classes": len(model.labels),
             "loss": model.metrics.average_loss if n else None,
             "error": model.metrics.n_errors / n if n else None,
+            "sets": [record.plain() for record in model.sets.records()],
         }
 
 
