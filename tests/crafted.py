@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import folklearn
-from folklearn import bandits, baselines, batch, boosting, evaluate, registry
+from folklearn import bandits, baselines, batch, boosting, evaluate, learners, registry
 from folklearn.errors import FolklearnError
 from folklearn.evidence import evidence as evidence_module
 from folklearn.serialization import Record, Serializable, as_bytes, of_bytes
@@ -147,6 +147,7 @@ _MAKERS = {
     "TermMixture": _with_terms,
     "Mixture": lambda: _learned(folklearn.auto(**_SIZES, backend="blocks")),
     "SparseSgd": lambda: _learned(folklearn.SparseSgd(**_SIZES)),
+    "StackedSgd": lambda: _learned(learners.StackedSgd(**_SIZES)),
     "Aggregating": lambda: _learned(folklearn.Aggregating(**_SIZES, n_particles=12, n_moves=1), 10),
     "Evidence": lambda: _evidence(folklearn.Evidence),
     "LinearEvidence": lambda: _evidence(folklearn.LinearEvidence),

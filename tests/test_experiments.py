@@ -44,6 +44,7 @@ NEEDS = {
     "sets": ["rich"],
     "unconstrained": ["rich"],
     "terms": ["lightgbm", "river"],
+    "text": ["rich"],
 }
 
 
@@ -125,6 +126,13 @@ def test_recorded_results_of_wide_are_committed_with_their_origin():
 def test_a_bound_without_a_norm_is_measured(tmp_path):
     (row,) = run("unconstrained", "--quick", out=tmp_path)["streams"]["synthetic-3"]
     assert 0.99 * row["truth"] <= row["bound"] <= row["truth"]
+
+
+@pytest.mark.long
+def test_a_text_that_says_nothing_costs_next_to_nothing(tmp_path):
+    tables = run("text", "--quick", out=tmp_path)["tables"]
+    assert [table["text"] for table in tables] == ["informs", "does not", "is all"]
+    assert tables[1]["excess"] < (np.log(20) + np.log(300)) / 300
 
 
 @pytest.mark.long

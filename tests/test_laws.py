@@ -32,6 +32,7 @@ from folklearn import (
     auto,
 )
 from folklearn.errors import InvalidInputError
+from folklearn.learners import StackedSgd
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ LEARNERS = {
     "leader that forgets": Case(sizes(Leader, memory=40, max_weight=50.0), bytes=True),
     "mixture with shares": Case(shared),
     "wide": Case(sizes(SparseSgd, max_weight=50.0), certified=True, coordinates=True, bytes=True),
+    "stacked": Case(
+        sizes(StackedSgd, max_weight=50.0), certified=True, coordinates=True, bytes=True
+    ),
     "aggregating": Case(sizes(Aggregating, B=6.0, n_particles=128, max_weight=50.0), symmetry=0.2),
 }
 ROTATING = {name: case for name, case in LEARNERS.items() if not case.coordinates}

@@ -47,7 +47,7 @@ _MODULES = {
     "learners.mixture": "Mixture",
     "learners.sgd": "Ogd",
     "learners.shared_gaussian": "FixedGaussian SharedGaussian",
-    "learners.sparse_sgd": "SparseSgd",
+    "learners.sparse_sgd": "SparseSgd StackedSgd",
     "learners.term_mixture": "TermMixture",
     "model.decisions": "DecisionModel",
     "model.encoder": "TableEncoder",
@@ -73,7 +73,7 @@ _MODULES = {
         "AuditedFile Compared Comparison FilesAudit audit_files compare map_in_parallel"
     ),
     "scale.folding": "FoldEvent FoldOutput fold",
-    "scaler": "OnlineScaler SparseScaler",
+    "scaler": "MixedScaler OnlineScaler SparseScaler",
     "evidence.linear_evidence": "LinearEvidence",
 }
 HOMES = {
@@ -85,12 +85,11 @@ SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
     "ColumnCounts", "DecisionModel", "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron",
-    "HoldoutWeights",
-    "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "Mixture", "Model", "Monitor",
-    "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler",
-    "OnlineToBatch", "Ons", "PredictionSets", "Probabilistic", "RewardAgent", "RowBuffer", "SMP",
-    "SharedGaussian", "Soba", "SparseScaler", "SparseSgd", "StreamEvidence", "TableEncoder",
-    "TermMixture", "TermScaler", "TermSet",
+    "HoldoutWeights", "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "MixedScaler",
+    "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM",
+    "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons", "PredictionSets", "Probabilistic",
+    "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba", "SparseScaler", "SparseSgd",
+    "StackedSgd", "StreamEvidence", "TableEncoder", "TermMixture", "TermScaler", "TermSet",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.

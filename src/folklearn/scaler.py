@@ -1,23 +1,25 @@
 """Features of any scale, made comparable: on line as they arrive, or once for all."""
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import TINY, Array, Labels
 from folklearn.kernels.scaling import COUNT, MEAN, N_MOMENTS, SQUARES, scale_row, scale_rows
 from folklearn.serialization import Serializable
-from folklearn.sparse import SparseRows
+from folklearn.sparse import SparseRows, StackedRows
 
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = validation.MAX_NORM * (1.0 - 1e-12)
 _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
 _LEAST_DEVIATION = 1e-150
-SPACE = 2**40  # columns of the output for one column of the data, where rows stay sparse
+SPACE_BITS = 40
+SPACE = 2**SPACE_BITS  # columns of the output for one column of the data, where rows stay sparse
 _MOST_SLOTS = 2**22 - 1  # `SparseSgd` has 2^62 columns
 _CONSTANT = 0.3  # next to rows of norm 1: larger ones slow the words down
 
@@ -373,3 +375,41 @@ class SparseScaler(Serializable):
         length = self.unit if self.scale else None
         scaled: SparseRows = X.scale_cells(numbers, length, constant, self.n_columns)
         return scaled
+
+
+class MixedScaler(SparseScaler):
+    """A `SparseScaler` of rows with words, beside the model that learns their other columns.
+
+    What this model says goes with the rows, and the words among them at the length that they would
+    have without the other columns: `StackedSgd` takes both.
+
+    Parameters
+    ----------
+    dense : the `OnlinePipeline` of the other columns.
+    n_features, n_numbers, scale, intercept : of all columns, as for `SparseScaler`.
+    """
+
+    CHILDREN = ("dense",)
+
+    def __init__(self, *, dense: Any, **words: Any) -> None:
+        super().__init__(**words)
+        self.dense = dense
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy to predict alone, as the hold-out and readers do."""
+        copied = self._shallow()
+        copied._numbers, copied.dense = copy.deepcopy(self._numbers), self.dense.copy_to_predict()
+        return copied
+
+    def transform(self, X: Any) -> StackedRows:
+        """Return rows, a `MixedInput`, as the model of the other columns predicts what is ahead."""
+        P = self.dense.predict(X.dense)
+        return self.stack(self.scale_rows(X, learn=False), X, P)
+
+    def stack(self, rows: SparseRows, X: Any, P: Array) -> StackedRows:
+        """Return scaled rows of X with what the other columns say: probabilities (T, K)."""
+        slots = rows.indices >> SPACE_BITS
+        unit = 1.0 / math.sqrt(max(1, len(X.words))) if self.scale else 1.0
+        lengths = np.where(np.isin(slots, X.words), unit / self.unit, 0.0)
+        lengths[slots == 0] = 1.0
+        return StackedRows(rows, rows.values * lengths, np.log(np.maximum(P, TINY)))

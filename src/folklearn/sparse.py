@@ -29,6 +29,9 @@ class SparseRows:
     sorted and distinct.
     """
 
+    words: Array = np.empty(0)  # see `StackedRows`
+    bases: Array = np.empty((0, 0))
+
     def __init__(
         self, indptr: NDArray[np.int64], indices: Indices, values: Array, n_features: int
     ) -> None:
@@ -147,6 +150,33 @@ class SparseRows:
         size = max(1, _DENSE_BATCH_NUMBERS // self.shape[1])
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
+
+
+class StackedRows(SparseRows):
+    """Sparse rows beside another view of them, and beside what another model says of them.
+
+    words : (n values,) the second value of every column, 0 where it is not in view.
+    bases : (T, K) logits of the rows by the other model.
+    """
+
+    def __init__(self, rows: SparseRows, words: Array, bases: Array) -> None:
+        super().__init__(rows.indptr, rows.indices, rows.values, rows.shape[1])
+        self.words, self.bases = words, bases
+
+    def __getitem__(self, which: Any) -> "StackedRows":
+        """Return the rows of a slice, not copied, or of numbers or a mask."""
+        if isinstance(which, slice):
+            return StackedRows(super().__getitem__(which), self.words, self.bases[which])
+        places = np.arange(1.0, len(self.values) + 1.0)  # of values: words may be 0
+        rows = SparseRows(self.indptr, self.indices, places, self.shape[1])[which]
+        at = rows.values.astype(np.int64) - 1
+        rows = SparseRows(rows.indptr, rows.indices, self.values[at], self.shape[1])
+        return StackedRows(rows, self.words[at], self.bases[which])
+
+    def on_top(self) -> SparseRows:
+        """Return the words alone, which are added to the base."""
+        words = SparseRows(self.indptr, self.indices, self.words, self.shape[1])
+        return SparseRows.of(words.array())
 
 
 Contexts = Array | SparseRows

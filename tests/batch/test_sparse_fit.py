@@ -71,6 +71,7 @@ def test_it_is_the_minimiser(power, soft, seed, rng, monkeypatch):
 def test_the_gap_is_what_is_missing(rng):
     X, y = sparse_problem(rng)
     Y, weight, ridge = np.eye(K)[y], rng.random(len(y)), 0.1
+    bases = rng.normal(size=(len(y), K))  # what another model says of the rows
     own = SparseRows.of(X)
     parts = own.indptr, own.indices, own.values
     Q, W = softmax(rng.normal(size=(len(y), K))), np.empty((X.shape[1], K))
@@ -79,21 +80,21 @@ def test_the_gap_is_what_is_missing(rng):
 
     def missing():
         entropy = -(Q * np.log(np.maximum(Q, 1e-300))).sum(axis=1)
-        losses = logit_losses(X @ W, y, np.empty((0, K)))
+        losses = logit_losses(X @ W + bases, y, np.empty((0, K)))
         return weight @ losses + 2.0 * ridge * (W**2).sum() - weight @ entropy
 
     gaps = []
     for _ in range(20):
         gaps.append(missing())
         _, gap = linear_models.ascend(
-            *parts, own.norms() ** 2, Y, weight, rng.permutation(len(y)), Q, W, ridge
+            *parts, own.norms() ** 2, bases, Y, weight, rng.permutation(len(y)), Q, W, ridge
         )
     still = np.arange(len(y))
     before = missing()
     for t in still:  # each alone, from the same state
         one = weight * (still == t)
         _, gap = linear_models.ascend(
-            *parts, own.norms() ** 2, Y, one, np.array([t]), Q.copy(), W.copy(), ridge
+            *parts, own.norms() ** 2, bases, Y, one, np.array([t]), Q.copy(), W.copy(), ridge
         )
         before -= gap
     assert before == pytest.approx(0.0, abs=1e-9)

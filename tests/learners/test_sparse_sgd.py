@@ -11,7 +11,10 @@ from folklearn import LinearEvidence, SparseSgd
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate import logistic_regression
 from folklearn.learners import sparse_sgd as module
+from folklearn.learners.sparse_sgd import StackedSgd
 from folklearn.serialization import Record
+from folklearn.sparse import SparseRows, StackedRows
+from folklearn.validation import Rows
 from tests.reference import wide as reference
 
 
@@ -44,6 +47,29 @@ def test_it_is_its_definition(R, max_weight, soft, monkeypatch):
     assert len(fast._experts) == len(slow.experts) < len(reference.EXPERTS)
     proven = fast.certificate().best_linear_at_least
     assert proven == pytest.approx(slow.floor(), rel=1e-8, abs=1e-8)
+
+
+def test_words_on_top_of_another_model_are_their_definition(monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_REVIEW", 64)
+    X, y, rng = words(3, 300)
+    rows, w = SparseRows.of(X), rng.integers(3, size=300) / 2.0
+    of_words = np.where(rows.indices % 3 == 0, 0.0, 2.0 * rows.values)  # a third are no words
+    bases = np.log(rng.dirichlet(np.ones(4), size=300) + 2.0 * np.eye(4)[y])
+    stacked = StackedRows(rows, of_words, bases)
+    slow = reference.SparseSgd(60, 4, first_review=64, experts=reference.STACKED, kept=3)
+    fast = StackedSgd(n_features=60, n_classes=4)
+    P = fast._run(Rows(stacked, rows.norms(), y, np.empty((0, 0)), w), None)
+    V = SparseRows(rows.indptr, rows.indices, of_words, 60).dense()
+    for t in range(300):
+        x, view = X[[t]].toarray()[0], (V[t], bases[t])
+        assert P[t] == pytest.approx(slow.predict(x, *view), abs=1e-9)
+        slow.learn(x, np.eye(4)[y[t]], w[t], *view)
+    assert len(fast._experts) == len(slow.experts) < len(reference.STACKED)
+    proven = fast.certificate().best_linear_at_least  # of all columns, whatever the base
+    assert proven == pytest.approx(slow.floor(), rel=1e-8, abs=1e-8)
+    which = np.arange(5, 300, 3)
+    whole = fast._predict_batch(stacked, rows.norms())
+    assert (fast._predict_batch(stacked[5:][which - 5], rows.norms()) == whole[which]).all()
 
 
 def test_rows_dense_sparse_and_one_by_one_are_the_same_bytes():

@@ -281,10 +281,15 @@ def test_of_two_classes_the_log_odds_of_the_second_are_drawn(rng):
     assert "shapes" in model.report().casefold()
 
 
-def test_a_model_of_words_has_no_shapes():
+def test_columns_beside_words_have_shapes_and_words_have_none():
     model = Model(roles={"text": "words"})
     for i in range(40):
         model.learn_one({"text": "late again and again" if i % 2 else "it is fine", "n": i}, i % 2)
+    explained = model.explain()
+    assert (list(explained.shapes), explained.pairs) == (["n"], ())
+    assert {"n", "text: late", "text: fine"} <= set(explained.names)
+    model = Model()
+    model.learn_many([{"text": "late again and again"}, {"text": "it is quite fine"}], ["a", "b"])
     explained = model.explain()
     assert (explained.shapes, explained.pairs) == ({}, ())
     with pytest.raises(InvalidInputError, match="no shape of any column to draw"):

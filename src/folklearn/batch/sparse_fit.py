@@ -11,7 +11,7 @@ from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.batch.penalised import MAX_PASSES, RidgeTrial, search_ridges
 from folklearn.kernels import linear_models
 from folklearn.kernels.hash_index import Columns
-from folklearn.sparse import Contexts, SparseRows
+from folklearn.sparse import Contexts, SparseRows, StackedRows
 from folklearn.validation import Rows
 
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
@@ -51,14 +51,14 @@ class ColumnModel:
         """Return the probabilities (T, K) of rows (T, d)."""
         if not isinstance(X, SparseRows):
             return softmax(X[:, self.columns] @ self.weights)
-        X = X.compact()
+        bases, X = X.bases, (X.on_top() if isinstance(X, StackedRows) else X).compact()
         indices = self._index.find(X.indices)
         values = np.where(indices >= 0, X.values, 0.0)
         Z = np.zeros((len(X), self.weights.shape[1]))
         if len(self.weights):
             rows = np.arange(len(X))
             linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
-        return softmax(Z)
+        return softmax(Z + bases if len(bases) else Z)
 
 
 def fit_sparse(
@@ -80,6 +80,8 @@ def fit_sparse(
     not 0, and a logarithm and an exponential for each class; there are three to ten for each of
     about fifteen ridges. One thread does it: every row begins where the one before left the
     weights. Memory: 8 K bytes a row and column that occurred, three times, and 12 bytes a value.
+
+    Of `StackedRows` the words are fitted, on top of the logits that these rows come with.
 
     `constant` is the column of the constant, which is not penalised as others are; `most_passes`
     is for each fit, `seed` of the rows left out and of the order.
@@ -141,8 +143,8 @@ class _ScaledRows(NamedTuple):
 
 class _Problem:
     def __init__(self, rows: Rows, n_classes: int, constant: int) -> None:
-        X: SparseRows = rows.X.compact()
-        self.rows = rows
+        self.rows, self.bases = rows, rows.X.bases
+        X: SparseRows = rows.X.on_top() if isinstance(rows.X, StackedRows) else rows.X.compact()
         self.indptr = X.indptr
         columns, indices = np.unique(X.indices, return_inverse=True)
         self.columns = columns.astype(np.int64)
@@ -175,6 +177,8 @@ class _Problem:
     def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> tuple[float, float]:
         Z = np.empty((len(which), W.shape[1]))
         linear_models.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
+        if len(self.bases):
+            Z += self.bases[which]
         soft = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
         losses = logit_losses(Z, self.rows.labels[which], soft)
         return float(self.rows.weights[which] @ losses), float(self.rows.weights[which].sum())
@@ -214,7 +218,7 @@ class _Fit:
             for start in range(0, len(order), chunk):
                 rows = order[start : start + chunk]
                 chunk_loss, chunk_gap = linear_models.ascend(
-                    *X, squares, *targets, rows, Q, W, ridge
+                    *X, squares, problem.bases, *targets, rows, Q, W, ridge
                 )
                 loss, gap = loss + chunk_loss, gap + chunk_gap
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):

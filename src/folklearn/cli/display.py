@@ -14,6 +14,7 @@ from rich.console import Console
 from folklearn.errors import DataWarning
 from folklearn.learners import catalogue
 from folklearn.learners.auto import Auto, lane_taken
+from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.learners.term_mixture import TermMixture
@@ -209,6 +210,13 @@ def describe_crosses(model: Model) -> dict[str, str]:
 
 def describe_learner(model: Model) -> str:
     learner = None if model.pipeline is None else model.pipeline.learner
+    if model.pipeline is not None and model.pipeline.dense is not None:
+        beside = _describe(model, model.pipeline.dense.learner)
+        return f"{beside}; words alone and on top of it: first order"
+    return _describe(model, learner)
+
+
+def _describe(model: Model, learner: Learner | None) -> str:
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
     n_terms = ""
     if isinstance(learner, TermMixture):

@@ -164,11 +164,12 @@ def weights_of(indptr, indices, values, Y, weights, Q, ridge, W):
 
 
 @kernel
-def ascend(indptr, indices, values, squares, Y, weights, order, Q, W, ridge):
+def ascend(indptr, indices, values, squares, bases, Y, weights, order, Q, W, ridge):
     """Move the points Q (T, K) of the rows of `order`, one after the other, and W (n, K).
 
-    Returns the losses, and the gaps w KL(q, p), that these rows had before their own step.
-    `squares` are the squared norms of the rows, Y (T, K) their labels as points of the simplex.
+    `bases` (T, K), if there are any, are added to the logits. Returns the losses, and the gaps
+    w KL(q, p), that these rows had before their own step. `squares` are the squared norms of the
+    rows, Y (T, K) their labels as points of the simplex.
     """
     K = W.shape[1]
     z, p, powers = np.empty(K), np.empty(K), np.empty(K, np.int64)
@@ -178,6 +179,8 @@ def ascend(indptr, indices, values, squares, Y, weights, order, Q, W, ridge):
         row = slice(indptr[t], indptr[t + 1])
         weight, q = weights[t], Q[t]
         _sparse_logits(W, indices[row], values[row], z)
+        if bases.shape[0]:
+            z += bases[t]
         top = z[0]
         for k in range(1, K):
             top = max(top, z[k])

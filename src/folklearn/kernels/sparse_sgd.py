@@ -11,6 +11,10 @@ r = w (p - y), the gradient in the logits,
 
 G of the dual expert is at the same time the evidence of first order (`tangents`): its planes
 touch the losses where that expert predicted. The experts are mixed by fixed share.
+
+Rows may come with a second value of every column, `words`, and with a `base`: logits (K,) of
+another model. Then experts have a view: ALL values alone, those of the WORDS alone, or the words
+ON_TOP of the base. Without them both are empty.
 """
 
 import math
@@ -24,23 +28,26 @@ from folklearn.kernels.hash_index import enter, find
 from folklearn.kernels.simplex import softmax_each
 
 ROOT, WHOLE, CONSTANT, DUAL = range(4)
-KIND, RATE, OFFSET = range(3)  # columns of what is said of an expert
+KIND, RATE, OFFSET, VIEW = range(4)  # columns of what is said of an expert; few have a view
+ALL, WORDS, ON_TOP = range(3)  # views
 WEIGHTS, LOSSES, REVIEWED = range(3)  # rows of how the experts stand
 LOSS, WEIGHED = range(2)  # of the mixture: its loss, and its rounds of positive weight
 
 
 @fast_kernel
-def _logits(table, entries, values, experts, Z):
+def _logits(table, entries, values, words, base, experts, Z):
     E, K = Z.shape
+    has_views = base.shape[0] > 0
     for e in range(E):
+        is_on_top = has_views and experts[e, VIEW] == ON_TOP
         for k in range(K):
-            Z[e, k] = 0.0
+            Z[e, k] = base[k] if is_on_top else 0.0
     for a in range(values.shape[0]):
-        entry, v = entries[a], values[a]
+        entry = entries[a]
         if entry < 0:
             continue
         for e in range(E):
-            factor = v
+            factor = words[a] if has_views and experts[e, VIEW] != ALL else values[a]
             if experts[e, KIND] == DUAL:
                 factor *= -experts[e, RATE] / math.sqrt(experts[e, OFFSET] + table[entry, e, K])
             for k in range(K):
@@ -64,41 +71,47 @@ def predict(keys, places, table, experts, weights, indices, values, max_norm, p)
     entries = np.empty(indices.shape[0], np.int64)
     Z, P = np.empty((E, K)), np.empty((E, K))
     find(keys, places, indices, entries)
-    _predict_each(table, entries, values, experts, Z, P)
+    nothing = np.empty(0)
+    _predict_each(table, entries, values, nothing, nothing, experts, Z, P)
     mix(weights, P, p)
     return True
 
 
 @kernel
-def _predict_each(table, entries, values, experts, Z, P):
+def _predict_each(table, entries, values, words, base, experts, Z, P):
     """Write the predictions (E, K) of every expert and their logits, of which the largest is 0."""
-    _logits(table, entries, values, experts, Z)
+    _logits(table, entries, values, words, base, experts, Z)
     n = Z.size
     softmax_each(Z.reshape(n), Z.shape[1], P.reshape(n), np.empty(n, np.int64))
 
 
 @kernel
-def predict_rows(keys, places, table, experts, mixtures, indptr, indices, values, P):
+def predict_rows(
+    keys, places, table, experts, mixtures, indptr, indices, values, words, bases, P
+):  # fmt: skip
     """Predict every row into P (n, T, K), all from the same state, by mixtures (n, E)."""
     E, K = table.shape[1], table.shape[2] - 1
-    Z, Q = np.empty((E, K)), np.empty((E, K))
+    Z, Q, nothing = np.empty((E, K)), np.empty((E, K)), np.empty(0)
     for t in range(P.shape[1]):
         row = slice(indptr[t], indptr[t + 1])
         entries = np.empty(indptr[t + 1] - indptr[t], np.int64)
         find(keys, places, indices[row], entries)
-        _predict_each(table, entries, values[row], experts, Z, Q)
+        in_words, base = (words[row], bases[t]) if bases.shape[0] else (nothing, nothing)
+        _predict_each(table, entries, values[row], in_words, base, experts, Z, Q)
         for i in range(P.shape[0]):
             mix(mixtures[i], Q, P[i, t])
 
 
 @fast_kernel
-def _descend(table, entries, values, experts, residuals, squares):
+def _descend(table, entries, values, words, experts, residuals, squares):
     """Move the weights of every expert in the columns of a row."""
     E, K = residuals.shape
+    has_views = words.shape[0] > 0
     for a in range(values.shape[0]):
-        entry, v = entries[a], values[a]
+        entry = entries[a]
         for e in range(E):
             kind = experts[e, KIND]
+            v = words[a] if has_views and experts[e, VIEW] != ALL else values[a]
             table[entry, e, K] += v * v * squares[e]
             factor = v
             if kind != DUAL:
@@ -115,7 +128,7 @@ def _descend(table, entries, values, experts, residuals, squares):
 @kernel
 def learn(
     keys, places, columns, count, table, experts, standing, mixture, totals,
-    indices, values, label, soft, weight, max_norm, p,
+    indices, values, words, base, label, soft, weight, max_norm, p,
 ):  # fmt: skip
     """Predict one row into p and learn it; return its loss.
 
@@ -129,7 +142,7 @@ def learn(
     entries = np.empty(indices.shape[0], np.int64)
     enter(keys, places, columns, count, indices, entries)
     Z, Q = np.empty((E, K)), np.empty((E, K))
-    _predict_each(table, entries, values, experts, Z, Q)
+    _predict_each(table, entries, values, words, base, experts, Z, Q)
     mix(standing[WEIGHTS], Q, p)
     loss = loss_of(p, label, soft)
     if weight == 0.0:
@@ -148,12 +161,12 @@ def learn(
             mean += Q[e, k] * Z[e, k]
             Q[e, k] = weight * (Q[e, k] - y)
             squares[e] += Q[e, k] * Q[e, k]
-        if experts[e, KIND] == DUAL:
+        if e == 0:  # the dual one of all values: the evidence
             count_row(totals, log_total - mean, weight, math.sqrt(square))
         squares[e] /= weight
         lost[e] *= weight
         standing[LOSSES, e] += lost[e]
-    _descend(table, entries, values, experts, Q, squares)
+    _descend(table, entries, values, words, experts, Q, squares)
     mixture[WEIGHED] += 1.0
     share_weights(standing[WEIGHTS], lost, 1.0 / (mixture[WEIGHED] + 1.0))
     return loss
@@ -162,20 +175,21 @@ def learn(
 @kernel
 def run(
     keys, places, columns, count, table, experts, standing, mixture, totals,
-    indptr, indices, values, labels, soft, weights, P,
+    indptr, indices, values, words, bases, labels, soft, weights, P,
 ):  # fmt: skip
     """Predict every row into P and learn it; return how many.
 
     It ends early where a row might bring more columns than there is room for.
     """
-    no_label = np.empty(0)
+    nothing = np.empty(0)
     for t in range(P.shape[0]):
         row = slice(indptr[t], indptr[t + 1])
         if count[0] + indptr[t + 1] - indptr[t] > columns.shape[0]:
             return t
+        in_words, base = (words[row], bases[t]) if bases.shape[0] else (nothing, nothing)
         learn(
             keys, places, columns, count, table, experts, standing, mixture, totals,
-            indices[row], values[row], labels[t], soft[t] if labels[t] < 0 else no_label,
-            weights[t], np.inf, P[t],
+            indices[row], values[row], in_words, base,
+            labels[t], soft[t] if labels[t] < 0 else nothing, weights[t], np.inf, P[t],
         )  # fmt: skip
     return P.shape[0]

@@ -1,13 +1,14 @@
 """The learner for wide and sparse rows: gradients, a rate for each column, several at once."""
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
@@ -108,6 +109,8 @@ class SparseSgd(FirstOrderCertified):
     PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight")
     ARRAYS = ("experts", "standing", "mixture", "totals")
     takes_sparse = True
+    _made_of: ClassVar[Sequence[tuple[float, ...]]] = _EXPERTS
+    _n_kept = _N_KEPT
 
     def __init__(
         self,
@@ -128,7 +131,10 @@ class SparseSgd(FirstOrderCertified):
         self._index_type = index_type(self.n_features)
         unit = self.R
         self._experts: Array = np.array(
-            [(k, rate / unit ** _RATE_POWERS[k], offset * unit**2) for k, rate, offset in _EXPERTS]
+            [
+                (k, rate / unit ** _RATE_POWERS[int(k)], offset * unit**2, *view)
+                for k, rate, offset, *view in self._made_of
+            ]
         )
         E = len(self._experts)
         self._standing: Array = np.zeros((3, E))
@@ -214,7 +220,7 @@ class SparseSgd(FirstOrderCertified):
         keys, places, _, _ = self._columns.table
         sparse_sgd.predict_rows(
             keys, places, self._table, self._experts, mixtures,
-            rows.indptr, rows.indices, rows.values, P,
+            rows.indptr, rows.indices, rows.values, rows.words, rows.bases, P,
         )  # fmt: skip
         return P
 
@@ -222,7 +228,7 @@ class SparseSgd(FirstOrderCertified):
         kinds = ("AdaGrad", "1/t", "constant", "dual averaging")  # as in `kernels.sparse_sgd`
         return [
             f"{kinds[int(kind)]}, rate {rate:g}, offset {offset:g}"
-            for kind, rate, offset in self._experts
+            for kind, rate, offset in self._experts[:, :3]
         ]
 
     def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
@@ -232,8 +238,8 @@ class SparseSgd(FirstOrderCertified):
         loss: float = sparse_sgd.learn(
             *self._columns.table, self._table, self._experts,
             self._standing, self._mixture, self._totals,
-            indices, values, label, soft, weight / self.max_weight, validation.MAX_NORM,
-            np.empty(self.n_classes),
+            indices, values, validation.NO_SOFT, validation.NO_SOFT, label, soft,
+            weight / self.max_weight, validation.MAX_NORM, np.empty(self.n_classes),
         )  # fmt: skip
         if loss == loss:
             self._review()
@@ -253,7 +259,8 @@ class SparseSgd(FirstOrderCertified):
             start += sparse_sgd.run(
                 *self._columns.table, self._table, self._experts,
                 self._standing, self._mixture, self._totals,
-                X.indptr, X.indices, X.values, labels, soft, weights / self.max_weight, P[start:],
+                X.indptr, X.indices, X.values, X.words, X.bases,
+                labels, soft, weights / self.max_weight, P[start:],
             )  # fmt: skip
             if start < len(P):
                 self._make_room(int(rows.X.indptr[start + 1] - rows.X.indptr[start]))
@@ -274,7 +281,7 @@ class SparseSgd(FirstOrderCertified):
         recent = self._standing[sparse_sgd.LOSSES] - self._standing[sparse_sgd.REVIEWED]
         best = recent.min()
         stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
-        stays[:_N_KEPT] = True
+        stays[: self._n_kept] = True
         stays |= self._worth_keeping(~stays, self._weights)
         standing = np.ascontiguousarray(self._standing[:, stays])
         standing[sparse_sgd.REVIEWED] = standing[sparse_sgd.LOSSES]
@@ -303,12 +310,16 @@ class SparseSgd(FirstOrderCertified):
     def column_weights(self) -> tuple[NDArray[np.int64], Array]:
         """Return the columns (n,) that occurred, and their weights (n, K) as in `coef`."""
         best = int(np.argmin(self._standing[sparse_sgd.LOSSES]))
-        entries = self._table[: self._columns.n, best]
+        return self._columns.columns.copy(), self._weights_of(best)
+
+    def _weights_of(self, e: int) -> Array:
+        """Return the weights (n, K) of an expert in the columns that occurred."""
+        entries = self._table[: self._columns.n, e]
         weights = entries[:, : self.n_classes].copy()
-        if best == 0:
-            _, rate, offset = self._experts[0]
+        kind, rate, offset = self._experts[e, :3]
+        if kind == sparse_sgd.DUAL:
             weights *= -rate / np.sqrt(offset + entries[:, self.n_classes :])
-        return self._columns.columns.copy(), weights
+        return weights
 
     @property
     def n_bytes(self) -> int:
@@ -347,11 +358,12 @@ class SparseSgd(FirstOrderCertified):
         return occurred | super()._parts()
 
     def _restore(self, record: Record) -> None:
-        experts = record.part("experts", (None, 3))
+        experts = record.part("experts", (None, self._experts.shape[1]))
         known = {tuple(expert) for expert in self._experts.tolist()}
-        first = self._experts[:_N_KEPT].tolist()
-        if experts[:_N_KEPT].tolist() != first or not {tuple(e) for e in experts.tolist()} <= known:
-            raise StateFileError("a SparseSgd state has experts that are not its own")
+        first = self._experts[: self._n_kept].tolist()
+        are_known = {tuple(expert) for expert in experts.tolist()} <= known
+        if experts[: self._n_kept].tolist() != first or not are_known:
+            raise record.error("has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)
         check_columns(columns, self.n_features)
         E = len(experts)
@@ -360,6 +372,66 @@ class SparseSgd(FirstOrderCertified):
         self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
         super()._restore(record)
         check_weights("SparseSgd", self._weights)
+
+
+_STACKED = (
+    *((*expert, sparse_sgd.ALL) for expert in _EXPERTS[:_N_KEPT]),
+    (sparse_sgd.CONSTANT, 0.0, 0.0, sparse_sgd.ON_TOP),  # what never moves is the other model
+    *((*expert, sparse_sgd.ALL) for expert in _EXPERTS[_N_KEPT:]),
+    (sparse_sgd.DUAL, 1.5, 1.0, sparse_sgd.WORDS),
+    (sparse_sgd.CONSTANT, 1.0, 0.0, sparse_sgd.WORDS),
+    (sparse_sgd.ROOT, 2.0, 0.1, sparse_sgd.WORDS),
+    (sparse_sgd.ROOT, 8.0, 0.1, sparse_sgd.WORDS),
+    (sparse_sgd.WHOLE, 16.0, 1.0, sparse_sgd.WORDS),
+    (sparse_sgd.DUAL, 1.5, 1.0, sparse_sgd.ON_TOP),
+    (sparse_sgd.CONSTANT, 0.25, 0.0, sparse_sgd.ON_TOP),
+    (sparse_sgd.CONSTANT, 1.0, 0.0, sparse_sgd.ON_TOP),
+    (sparse_sgd.ROOT, 1.0, 0.1, sparse_sgd.ON_TOP),
+    (sparse_sgd.ROOT, 4.0, 0.1, sparse_sgd.ON_TOP),
+    (sparse_sgd.WHOLE, 32.0, 1.0, sparse_sgd.ON_TOP),
+)
+
+
+class StackedSgd(SparseSgd):
+    r"""A `SparseSgd` of words that come with what another model says of the other columns.
+
+    Rows are `StackedRows`: all columns, sparse; the words among them at a length of their own; and
+    the logits z of another model, which sees the other columns alone and learns by itself. The
+    experts of `SparseSgd` are joined by the other model, and by models of the words, alone and on
+    top of it:
+
+    .. math:: p = \mathrm{softmax}(W x), \quad \mathrm{softmax}(z), \quad
+        \mathrm{softmax}(V v), \quad \mathrm{softmax}(z + U v)
+
+    All are in one fixed share, so that a table with a text loses at most
+    :math:`w_{\max} (\ln 20 + \ln T)` more than the other columns do without it, and than the better
+    of the others that have not retired. The other model never retires. The certificate is that of
+    `SparseSgd`, about linear models of all columns.
+
+    `folklearn.Model` makes it where a table has words beside other columns. Time and memory are
+    those of `SparseSgd`, with 20 experts at first, mostly 5 to 8 later.
+    """
+
+    _made_of = _STACKED
+    _n_kept = _N_KEPT + 1
+
+    def _expert_names(self) -> list[str]:
+        views = ("", ", words alone", ", words on top")  # as in `kernels.sparse_sgd`
+        names = [
+            name + views[int(view)]
+            for name, view in zip(super()._expert_names(), self._experts[:, 3], strict=True)
+        ]
+        names[_N_KEPT] = "columns without words"
+        return names
+
+    def column_weights(self) -> tuple[NDArray[np.int64], Array]:
+        """Return the columns that occurred, and the weights of the best expert of words."""
+        losses, views = self._standing[sparse_sgd.LOSSES], self._experts[:, sparse_sgd.VIEW]
+        can_say = (views == sparse_sgd.ON_TOP) & (self._experts[:, sparse_sgd.RATE] > 0.0)
+        if not can_say.any():
+            return super().column_weights()
+        best = int(np.where(can_say, losses, np.inf).argmin())
+        return self._columns.columns.copy(), self._weights_of(best)
 
 
 def _with_room(entries: Array, room: int) -> Array:

@@ -14,11 +14,10 @@ from folklearn.arrays import Array, Labels
 from folklearn.errors import StateFileError
 from folklearn.readers.convert import format_cell
 from folklearn.readers.table import Column, Table, TextColumn, is_missing, table_from_records
-from folklearn.scaler import SPACE
+from folklearn.scaler import SPACE, SPACE_BITS
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, concatenate
 
-_SPACE_BITS = SPACE.bit_length() - 1
 _MAX_ROWS = 256  # of a `RowBuffer`
 _MAX_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
 _NO_PREDICTIONS = np.empty((0, 0))
@@ -113,7 +112,10 @@ class SparseInput:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "SparseInput":
         slots = tuple(arrays["slots"].astype(int).tolist())
-        return cls(arrays["numbers"], slots, SparseRows.of_arrays(arrays, "cells."))
+        rows = SparseInput(arrays["numbers"], slots, SparseRows.of_arrays(arrays, "cells."))
+        if "dense" not in arrays:
+            return rows
+        return MixedInput.of(rows, arrays["dense"], tuple(arrays["words"].astype(int).tolist()))
 
     @property
     def nbytes(self) -> int:
@@ -138,7 +140,7 @@ class SparseInput:
         The values of every other slot have the norm `length` in each row, None leaves them.
         """
         cells = self.cells.compact()
-        slots, values = cells.indices >> _SPACE_BITS, cells.values.copy()
+        slots, values = cells.indices >> SPACE_BITS, cells.values.copy()
         if length is not None and len(values):
             is_first = np.diff(slots, prepend=-1) != 0  # of its slot in its row
             is_first[cells.indptr[:-1]] = True
@@ -159,6 +161,53 @@ class SparseInput:
             return SparseRows(cells.indptr, cells.indices, values, n_columns)
         indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
         return SparseRows(indptr, cells.indices[is_kept], values[is_kept], n_columns)
+
+
+@dataclass(frozen=True)
+class MixedInput(SparseInput):
+    """Raw rows with words beside other columns: all of them sparse, and the others dense too.
+
+    dense : (T, d) numbers, as of a table without the words.
+    words : the slots (n,) of what is sparse alone, ascending.
+    """
+
+    dense: Array
+    words: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rows: SparseInput, dense: Array, words: tuple[int, ...]) -> "MixedInput":
+        return cls(rows.numbers, rows.slots, rows.cells, dense, words)
+
+    @property
+    def sparse(self) -> SparseInput:
+        """All columns, sparse alone."""
+        return SparseInput(self.numbers, self.slots, self.cells)
+
+    def __getitem__(self, which: Any) -> "MixedInput":
+        return self.of(super().__getitem__(which), self.dense[which], self.words)
+
+    @classmethod
+    def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
+        """Return the rows of several one after the other, with the places that all of them have."""
+        mixed = [batch for batch in batches if isinstance(batch, MixedInput)]
+        n_places = min(batch.dense.shape[1] for batch in mixed)
+        dense = np.concatenate([batch.dense[:, :n_places] for batch in mixed])
+        words = max((batch.words for batch in mixed), key=len)
+        return cls.of(SparseInput.concat([batch.sparse for batch in mixed]), dense, words)
+
+    def of_slots(self, n_slots: int, n_places: int | None = None) -> "MixedInput":
+        """Return the rows without later columns of the data, and without later dense places."""
+        words = tuple(slot for slot in self.words if slot <= n_slots)
+        return self.of(self.sparse.of_slots(n_slots), self.dense[:, :n_places], words)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        mixed = {"dense": self.dense, "words": np.array(self.words, np.int64)}
+        return super().arrays() | mixed
+
+    def has_sizes(self, n_rows: int, n_slots: int) -> bool:
+        validation.contexts(self.dense, self.dense.shape[-1], gaps=True)
+        fits = len(self.dense) == n_rows and set(self.words) <= {*range(1, self.n_slots + 1)}
+        return fits and super().has_sizes(n_rows, n_slots)
 
 
 class RawBatch(NamedTuple):
@@ -216,7 +265,7 @@ class RawBatch(NamedTuple):
         sized = [batch.resize(max(widths), n_classes, numeric) for batch in batches]
         Xs, Ys, weights, Ps = zip(*sized, strict=True)
         Ps = tuple(_set_width(P, max(each.shape[1] for each in Ps)) for P in Ps)  # 0 if unknown
-        X = SparseInput.concat(Xs) if sparse else np.concatenate(Xs)
+        X = type(Xs[0]).concat(Xs) if sparse else np.concatenate(Xs)
         return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:

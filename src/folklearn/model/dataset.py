@@ -323,9 +323,10 @@ class ModelDataset:
             self.roles, model.crosses, sparse=is_wide and not self.dense, missing=model.missing
         )
         model.encoder = encoder
-        if counts is not None and not encoder.sparse:
+        dense = encoder.dense if encoder.sparse else encoder
+        if counts is not None and dense is not None:
             width = None if isinstance(features, SparseRows | None) else features.shape[1]
-            encoder.declare(counts.values, counts.features if width is None else range(width))
+            dense.declare(counts.values, counts.features if width is None else range(width))
 
     def _scan_rows(self, progress: Callable[[int], None] | None) -> Scan:
         """Read all rows once, for `scan`; warn of labels that look like a mistake."""
@@ -442,7 +443,9 @@ def make_encoder(
         sparse = may_be_wide and select_backend(*size, device_named(model.device)) != PAIRS
         if not sparse:
             check_size(model.learner_name, *size)
-    encoder = TableEncoder(roles, model.crosses, sparse=sparse, missing=model.missing)
+    encoder = TableEncoder(
+        roles, model.crosses, sparse=sparse and features is not None, missing=model.missing
+    )
     if not sparse:  # every column of a matrix has its place
         encoder.admit([(FEATURES, str(j)) for j in range(n_columns)])
     return encoder

@@ -355,7 +355,9 @@ class DecisionModel(Serializable):
             found = known_roles.of_first_values(table)
             if isinstance(rows[0].get(ACTION), str):  # a name, whatever it looks like
                 found[ACTION] = known_roles.CATEGORY
-            encoder = TableEncoder({**found, **self.asked_roles}, self.crosses)
+            roles = {**found, **self.asked_roles}
+            is_wide = known_roles.WORDS in roles.values()
+            encoder = TableEncoder(roles, self.crosses, sparse=is_wide)
         batch = encoder.encode(table)
         if self.context is not None or not admit:
             batch = EncodedBatch(encoder.encode_known(table))

@@ -14,12 +14,12 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import SparseInput
+from folklearn.model.batch import MixedInput, SparseInput
 from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
 from folklearn.scaler import SPACE
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
 
@@ -38,12 +38,14 @@ class EncodedBatch:
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
     keys : the new ones, those that the first row needs before those of the second, and so on.
     n_first : how many places there are with the first row.
+    dense : what the columns without words are, and bring, where X is a `MixedInput`.
     """
 
     X: Any
     keys: Sequence[Key] = ()
     roles: dict[str, str] = field(default_factory=dict)
     n_first: int = 0
+    dense: "EncodedBatch | None" = None
 
 
 class TableEncoder(Serializable):
@@ -52,7 +54,9 @@ class TableEncoder(Serializable):
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`). Ids, weights and targets have no place.
+    wide to be dense (`SparseInput`); columns beside words are given both ways (`MixedInput`), dense
+    by the encoder `dense`, which is None where there are none. Ids, weights and targets have no
+    place.
 
     Parameters
     ----------
@@ -76,6 +80,9 @@ class TableEncoder(Serializable):
         self.missing = self.gaps.asked
         self.sparse = bool(sparse) or WORDS in (roles or {}).values()
         self.crosses = [(str(a), str(b)) for a, b in crosses]
+        beside = {name: role for name, role in (roles or {}).items() if role != WORDS}
+        is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(beside.values())
+        self.dense = TableEncoder(beside, self.crosses, missing=missing) if is_mixed else None
         self.roles: dict[str, str] = {}
         self.feature_names: dict[str, str] = {}  # of features that have a number
         self.keys: list[Key] = []
@@ -121,7 +128,8 @@ class TableEncoder(Serializable):
     @property
     def n_bytes(self) -> int:
         """About how much memory the names and the places of the columns take."""
-        return 300 * (len(self.roles) + len(self.keys)) + self.n_letters
+        dense = 0 if self.dense is None else self.dense.n_bytes
+        return 300 * (len(self.roles) + len(self.keys)) + self.n_letters + dense
 
     @property
     def n_numbers(self) -> int:
@@ -144,6 +152,24 @@ class TableEncoder(Serializable):
             else:
                 self._n_own[source] = self._n_own.get(source, 0) + (not part.startswith("#"))
         self._prepare_rows()
+
+    def admit_batch(self, batch: EncodedBatch) -> list[str]:
+        """Open the places that rows needed.
+
+        Returns columns of categories that turn out to hold sentences, which came one by one: those
+        that have just got all places of their own.
+        """
+        n_own = dict(self._n_own)
+        if batch.keys or batch.roles:
+            self.admit(batch.keys, batch.roles)
+        if self.dense is not None and batch.dense is not None:
+            return self.dense.admit_batch(batch.dense)
+        full = [name for name, n in self._n_own.items() if n_own.get(name, 0) < MOST_OWN <= n]
+        return [
+            name
+            for name in full
+            if known_roles.are_sentences([part for source, part in self.keys if source == name])
+        ]
 
     def declare(
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
@@ -175,10 +201,13 @@ class TableEncoder(Serializable):
         are_numeric[FEATURES] = not self.sparse
         return [are_numeric[source] for source, _ in keys]
 
-    def describe_late(self, batch: EncodedBatch) -> dict[str, list[bool]]:
+    def describe_late(self, batch: EncodedBatch) -> dict[str, Any]:
         """Tell of the new keys whether they are numbers: missing before, and standardised."""
         roles = self.roles | batch.roles
-        return {
+        late = {}
+        if self.dense is not None and batch.dense is not None:
+            late["dense"] = self.dense.describe_late(batch.dense)
+        return late | {
             "late_missing": [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys],
             "late_numeric": self.are_numbers(batch.keys, batch.roles),
         }
@@ -291,10 +320,29 @@ class TableEncoder(Serializable):
             matrix: Any = features.dense() if isinstance(features, SparseRows) else features
             matrix = np.require(matrix, np.float64, ["C", "A", "W"])  # as kernels take it
             return EncodedBatch(matrix, (), new_roles, len(self.keys))
+        if not self.sparse:
+            return self._encode_dense(columns, features, len(table), new_roles)
+        finder, dense = _PlaceFinder(self), None
+        X = self._fill_sparse(finder, columns, table)
+        if self.dense is not None:
+            beside = {name: role for name, role in new_roles.items() if role != WORDS}
+            others = {name: column for name, column in columns.items() if column.words is None}
+            dense = self.dense._encode_dense(others, None, len(table), beside)
+            keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
+            words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
+            X = MixedInput.of(X, dense.X, tuple(words))
+        n_first = len(self.keys) + len(finder.new)
+        return EncodedBatch(X, [*finder.new], new_roles, n_first, dense)
+
+    def _encode_dense(
+        self,
+        columns: Mapping[str, EncodedColumn],
+        features: Any,
+        n_rows: int,
+        new_roles: dict[str, str],
+    ) -> EncodedBatch:
+        """Return columns, and the features of a matrix, side by side."""
         finder = _PlaceFinder(self)
-        if self.sparse:
-            sparse = self._fill_sparse(finder, columns, table)
-            return EncodedBatch(sparse, [*finder.new], new_roles, len(self.keys) + len(finder.new))
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():
             if column.codes is not None:
@@ -319,13 +367,13 @@ class TableEncoder(Serializable):
         if isinstance(features, SparseRows):
             compact = features.compact()
             indices, codes = np.unique(compact.indices, return_inverse=True)
-            rows = np.repeat(np.arange(len(table)), np.diff(compact.indptr))
+            rows = np.repeat(np.arange(n_rows), np.diff(compact.indptr))
             feature_places = [finder.find((FEATURES, str(index))) for index in indices.tolist()]
             cells.append((rows, np.array(feature_places, np.intp)[codes], compact.values))
         elif features is not None:
             feature_places = [finder.find((FEATURES, str(j))) for j in range(features.shape[1])]
             cells.append((slice(None), feature_places, features))
-        X = np.zeros((len(table), max(1, len(self.keys) + len(finder.new))))
+        X = np.zeros((n_rows, max(1, len(self.keys) + len(finder.new))))
         for key in self._numeric:
             if key[0] not in columns and key[0] != FEATURES:
                 X[:, self.places[key]] = math.nan
@@ -350,6 +398,9 @@ class TableEncoder(Serializable):
     def encode_known(self, table: Table) -> Any:
         """Return the rows of a table as a matrix of the places that are there."""
         X, n = self.encode(table).X, len(self.keys)
+        if isinstance(X, MixedInput):
+            assert self.dense is not None
+            return X.of_slots(n, max(1, len(self.dense.keys)))
         if isinstance(X, SparseInput):
             return X.of_slots(n)
         return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
@@ -431,6 +482,8 @@ class TableEncoder(Serializable):
             roles=list(self.roles.items()), crosses=self.crosses, keys=list(self.keys)
         )
         record.config["feature_names"] = dict(self.feature_names)
+        if self.dense is not None:
+            put_inside(record, "dense", self.dense)
         return record
 
     def _restore(self, record: Record) -> None:
@@ -439,6 +492,8 @@ class TableEncoder(Serializable):
         self.crosses = [(str(a), str(b)) for a, b in record.word("crosses")]
         self.feature_names = dict(record.word("feature_names"))
         self.admit(keys, roles)
+        if "dense" in record.config:
+            self.dense = record.inner("dense", TableEncoder)
 
     def __repr__(self) -> str:
         return f"TableEncoder({join_names(list(self.roles))})"

@@ -1,5 +1,6 @@
 """Why a model says what it says: weights and shapes by column and class, and their worth."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,7 +12,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.roles import CATEGORY, HASHED, NUMBER, WORDS, place_of, vectorizer
+from folklearn.model.roles import CATEGORY, HASHED, LEARNED, NUMBER, WORDS, place_of, vectorizer
 from folklearn.model.shapes import Shape, find_shapes
 from folklearn.readers.table import Table, as_text_column
 from folklearn.scaler import SPACE
@@ -103,27 +104,43 @@ def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation
     if pipeline is None or encoder is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
     table, labels = model.recent.rows()
-    if pipeline.sparse:
-        names, W = _find_sparse_weights(pipeline, encoder, table)
-    else:
-        places = pipeline.feature_columns[: len(encoder.keys)]
-        names = [encoder.name_of(*key) for key in encoder.keys]
-        W = pipeline.coef()[:, places].T * pipeline.scaler.unit
-        picked = [not is_number for is_number in encoder.are_numbers(encoder.keys)]
-        W[picked] = pipeline.linear()[0].T[: len(picked)][picked]
+    names, W = _find_weights(pipeline, encoder, table)
     W = W - W.mean(axis=1, keepdims=True)
     rises = _measure_importance(model, table, labels, seed) if importance else {}
-    found = () if pipeline.sparse else find_shapes(pipeline, encoder, table, rises)
+    found: tuple[Any, ...] = ()
+    if pipeline.dense is not None and encoder.dense is not None:
+        found = find_shapes(pipeline.dense, encoder.dense, table, rises)
+    elif not pipeline.sparse:
+        found = find_shapes(pipeline, encoder, table, rises)
     return Explanation(tuple(names), model.labels, W, rises, len(labels), *found)
 
 
-def _find_sparse_weights(
+def _find_weights(
     pipeline: OnlinePipeline, encoder: TableEncoder, table: Table
+) -> tuple[list[str], Array]:
+    if pipeline.dense is not None and encoder.dense is not None:
+        names, W = _find_weights(pipeline.dense, encoder.dense, table)
+        words, V = _find_sparse_weights(pipeline, encoder, table, (WORDS,))
+        return names + words, np.concatenate([W, V])
+    if pipeline.sparse:
+        return _find_sparse_weights(pipeline, encoder, table)
+    places = pipeline.feature_columns[: len(encoder.keys)]
+    names = [encoder.name_of(*key) for key in encoder.keys]
+    W = pipeline.coef()[:, places].T * pipeline.scaler.unit
+    picked = [not is_number for is_number in encoder.are_numbers(encoder.keys)]
+    W[picked] = pipeline.linear()[0].T[: len(picked)][picked]
+    return names, W
+
+
+def _find_sparse_weights(
+    pipeline: OnlinePipeline, encoder: TableEncoder, table: Table, roles: Sequence[str] = LEARNED
 ) -> tuple[list[str], Array]:
     """Return the weights of what occurred in recent rows: the rest has no names any more."""
     names: dict[int, str] = {}
     for slot, (source, value) in enumerate(encoder.keys, 1):
         first, role = slot * SPACE, encoder.roles.get(source, NUMBER)
+        if role not in roles:
+            continue
         if source == FEATURES and isinstance(table.features, SparseRows):
             for index in np.unique(table.features.indices).tolist():
                 names[first + index] = encoder.feature_names.get(str(index), str(index))
@@ -138,7 +155,10 @@ def _find_sparse_weights(
             names[first] = f"{source}: {value}" if value else source
     columns, weights = pipeline.column_weights()
     rows = [i for i, column in enumerate(columns.tolist()) if column in names]
-    weights = weights[rows] * pipeline.scaler.unit
+    unit, n_words = pipeline.scaler.unit, [*encoder.roles.values()].count(WORDS)
+    if pipeline.dense is not None and pipeline.scaler.scale:  # see `MixedScaler.stack`
+        unit = 1.0 / math.sqrt(max(1, n_words))
+    weights = weights[rows] * unit
     return [names[column] for column in columns[rows].tolist()], weights
 
 

@@ -16,7 +16,7 @@ from folklearn import validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.learners.base import Learner
 from folklearn.model.batch import BatchBuffer, RawBatch
-from folklearn.scaler import OnlineScaler, SparseScaler
+from folklearn.scaler import MixedScaler, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable, put_inside
 
 _FIRST_STRIPE_START = 64  # rounds
@@ -179,6 +179,9 @@ class HoldoutWeights(Serializable):
         if "learner" in record.config:
             self._learner = record.inner("learner", Learner)
             self._scaler = record.inner("scaler", OnlineScaler | SparseScaler)
+            dense = self._scaler.dense if isinstance(self._scaler, MixedScaler) else None
+            if dense is not None and dense.n_classes != self._learner.n_classes:
+                raise record.error("has words and other columns of different classes")
             self.is_open, self.next_round = True, self._stop
             batch = RawBatch.of_record(
                 record, "batch.", n_features=self._scaler.n_features,
@@ -191,4 +194,8 @@ class HoldoutWeights(Serializable):
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
     """Return the rows of weight that a scaler and a learner of `n_classes` could have seen."""
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
-    return batch.resize(scaler.n_features, n_classes).take(~is_later & (batch.weights > 0.0))
+    sized = batch.resize(scaler.n_features, n_classes)
+    if isinstance(scaler, MixedScaler):
+        X = sized.X.of_slots(scaler.n_features, scaler.dense.n_features)
+        sized = sized._replace(X=X)
+    return sized.take(~is_later & (batch.weights > 0.0))

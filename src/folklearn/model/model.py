@@ -66,7 +66,8 @@ class Model(TableClassifier):
     terms : curves, products and waves of the columns beside the columns themselves, in one
         mixture (`TermMixture`): "auto", the default, as many as a budget of operations for a row
         allows, with the learner "auto"; "none" for a linear model; "all" without a budget. They are
-        chosen after 64 rows and again after 256. Words, and rows without `scale`, have none.
+        chosen after 64 rows and again after 256. Words, and rows without `scale`, have none;
+        columns beside words do.
     missing : texts and numbers, such as ``("unknown", -999)``, that stand for a missing value in
         every column. None, NaN and empty texts always do; in columns of numbers and dates so do NA,
         N/A, n.a., #N/A, NaN, null, None, "?" and "-".
@@ -246,19 +247,21 @@ class Model(TableClassifier):
         if pipeline is None:
             pipeline = self._make_pipeline(encoder, batch)
         validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        if batch.dense is not None:
+            validation.checked_norms(batch.dense.X, gaps=True)
         labels, soft = numbers, validation.NO_SOFT_ROWS
         if numbers.ndim == 2:
             labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
-        late = encoder.describe_late(batch) if batch.keys else {}
-        n_rounds = pipeline.n_rounds
+        late = encoder.describe_late(batch) if batch.keys or batch.dense else {}
+        n_rounds, sentences = pipeline.n_rounds, list[str]()
         try:
             P, u = pipeline.run_checked(batch.X, labels, soft, weights, **late)
         finally:
             if pipeline.n_rounds > n_rounds:
                 # Also after an interrupt: what has grown must have its names.
                 self.encoder, self.pipeline, self.hindsight = encoder, pipeline, None
-                if batch.keys or batch.roles:
-                    encoder.admit(batch.keys, batch.roles)
+                if batch.keys or batch.roles or batch.dense:
+                    sentences = encoder.admit_batch(batch)
                 if new and pipeline.n_classes > len(self.label_encoder):
                     self.label_encoder.admit(new[: pipeline.n_classes - len(self.label_encoder)])
                     self.is_open = True
@@ -285,6 +288,9 @@ class Model(TableClassifier):
             self.recent.add(table, predicted.labels)
         else:
             self.recent.add_row(dict(row), int(predicted.labels[0]))
+        for name in sentences:
+            if name not in self.asked_roles:
+                known_roles.warn_of_sentences(name)
         if self._monitor is not None:  # last: its alert may raise
             self._monitor.observe_many(predicted.losses)
             self._watch_columns(len(weights))

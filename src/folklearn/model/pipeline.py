@@ -17,14 +17,14 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner, rows_to_review
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
-from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.learners.sparse_sgd import SparseSgd, StackedSgd
 from folklearn.learners.term_mixture import TermMixture
-from folklearn.model.batch import RawBatch, SparseInput
+from folklearn.model.batch import MixedInput, RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
 from folklearn.model.terms import TermScaler, has_rare_values, open_terms
-from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
+from folklearn.scaler import SPACE, MixedScaler, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
@@ -60,6 +60,8 @@ class OnlinePipeline(Serializable):
     n_classes : number of classes declared in advance, at least 0; these are never "new".
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
+    dense : of rows with words, a pipeline that has learned nothing and learns the other columns
+        beside them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
     windows : of `StreamEvidence`.
     terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
@@ -83,6 +85,7 @@ class OnlinePipeline(Serializable):
         scale: bool = True,
         intercept: bool = True,
         sparse: bool = False,
+        dense: "OnlinePipeline | None" = None,
         windows: bool = False,
         terms: str = "none",
         device: str = OWN,
@@ -105,7 +108,11 @@ class OnlinePipeline(Serializable):
         self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
         self.scaler: OnlineScaler | SparseScaler
-        if self.sparse:
+        if dense is not None:
+            self.scaler = MixedScaler(
+                dense=dense, n_features=n_features, n_numbers=n_numbers, **switches
+            )
+        elif self.sparse:
             self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
         else:
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
@@ -138,15 +145,25 @@ class OnlinePipeline(Serializable):
             settings = {"certify": False, **settings}
         if not self.sparse:
             catalogue.check_size(self.name, n_columns, n_classes)
-        return catalogue.make(self.name, n_columns, n_classes, settings, self.device)
+        learner = catalogue.make(self.name, n_columns, n_classes, settings, self.device)
+        if self.dense is None:
+            return learner
+        return StackedSgd(**{word: getattr(learner, word) for word in StackedSgd.PARAMS})
 
     def to(self, device: str) -> Self:
         """Move the sums of the learner to a device, or back to the "cpu"; return self."""
         self.device = device
+        if self.dense is not None:
+            self.dense.to(device)
         lines = None if self.learner is None else self.learner.lines
         if isinstance(lines, ExpertLearner):
             lines.to(device)
         return self
+
+    @property
+    def dense(self) -> "OnlinePipeline | None":
+        """What learns the columns beside words, None where there are none."""
+        return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
 
     @property
     def n_features(self) -> int:
@@ -160,7 +177,7 @@ class OnlinePipeline(Serializable):
 
     def predict(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
-        return self._predict_scaled(self.scale(X), by_holdout=True)
+        return self._predict_scaled(self.scale(X, by_holdout=True), by_holdout=True)
 
     def predict_next(self, X: Any) -> Array:
         """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
@@ -182,8 +199,20 @@ class OnlinePipeline(Serializable):
         mixed: Array = np.tensordot(weights, P, 1)
         return mixed
 
-    def scale(self, X: Any) -> Any:
-        return self.scaler.scale_rows(self._check_rows(X, self.n_features), learn=False)
+    def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
+        """Return raw rows as the learner takes them; `by_holdout` is about columns beside words."""
+        X = self._check_rows(X, self.n_features)
+        Z: Any = self.scaler.scale_rows(X, learn=False)
+        if not isinstance(self.scaler, MixedScaler):
+            return Z
+        dense = self.scaler.dense
+        P = dense.predict(X.dense) if by_holdout else dense._predict_each(X.dense)
+        return self.scaler.stack(Z, X, P)
+
+    def _predict_each(self, X: Array) -> Array:
+        """Return `predict_row` of each raw row (T, d): sums over several round otherwise."""
+        X = self._check_rows(X, self.n_features)
+        return np.array([self.predict_row(x) for x in X]).reshape(len(X), self.n_classes)
 
     def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
@@ -192,6 +221,7 @@ class OnlinePipeline(Serializable):
         copied.learner = None if self.learner is None else self.learner.copy_to_predict()
         copied.holdout = self.holdout.without_stripe()
         copied.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
+        copied.evidence.numeric = list(self.evidence.numeric)
         return copied
 
     def predict_row(self, x: Array) -> Array:
@@ -364,6 +394,8 @@ class OnlinePipeline(Serializable):
             return
         self._check_growing()
         n_late = d - scaler.n_features
+        if self.dense is not None:
+            self.dense.grow(n_classes=K)
         n_columns = scaler.n_columns + n_late * (SPACE if self.sparse else 1)
         if learner is None and K >= 2:
             learner = self._make(n_columns, K)
@@ -414,6 +446,11 @@ class OnlinePipeline(Serializable):
             self._check_growing()
         self._n_classes_ahead = n_classes
         n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
+        late_dense = late.pop("dense", {})
+        if isinstance(self.scaler, MixedScaler):
+            n_dense = X.dense.shape[1]
+            if n_dense > self.scaler.dense.n_features:
+                self.scaler.dense.grow(n_features=n_dense, **late_dense)
         if n_features > self.scaler.n_features:
             self.grow(n_features=n_features, n_numbers=n_numbers, **late)
         P, u = np.zeros((T, n_classes)), np.empty(T)
@@ -435,7 +472,7 @@ class OnlinePipeline(Serializable):
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
             chunk = slice(start, stop)
-            Z = self.scaler.scale_rows(X[chunk], learn=True)
+            Z: Any = self.scaler.scale_rows(X[chunk], learn=True)
             rows = Rows(Z, validation.norms(Z), labels[chunk], soft[chunk], weights[chunk])
             self._predicted, self.batch_fit = (None, None), None
             u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
@@ -443,20 +480,26 @@ class OnlinePipeline(Serializable):
                 u[start] = self.unseen_probability
                 P[start, : self.n_classes] = 1.0
                 if self.learner is not None:
-                    P[start, : self.n_classes] = self.learner._predict_rows(Z, rows.norms)[0]
+                    seen = Z if self.dense is None else self.scale(X[chunk])
+                    P[start, : self.n_classes] = self.learner._predict_rows(seen, rows.norms)[0]
                 self.grow(n_classes=int(known[start]))
                 self.n_new += 1
             self.n_rounds += stop - start
             predicted: Any = 1.0
+            learned = rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
+            if isinstance(self.scaler, MixedScaler):
+                dense = self.scaler.dense
+                P_dense = dense.run_checked(X.dense[chunk], *learned[2:])[0]
+                learned = learned._replace(X=self.scaler.stack(Z, X[chunk], P_dense))
             if self.learner is not None:
-                among = np.ascontiguousarray(rows.soft[:, : self.n_classes])
-                predicted = self.learner._run(rows._replace(soft=among), None)
+                predicted = self.learner._run(learned, None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
             self._is_wide = self._is_wide and evidence.is_wide
             batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
-            evidence.rows.add(batch)
+            is_mixed = isinstance(batch.X, MixedInput)
+            evidence.rows.add(batch._replace(X=batch.X.sparse) if is_mixed else batch)
             if evidence.rows.n_rows == evidence.chunk_rows:
                 evidence.settle()
             start = stop
@@ -491,7 +534,7 @@ class OnlinePipeline(Serializable):
     @property
     def n_bytes(self) -> int:
         """About how much memory the learner and the rows that are kept take."""
-        parts = self.learner, self.evidence, self.holdout
+        parts = self.learner, self.evidence, self.holdout, self.dense
         return sum(part.n_bytes for part in parts if part is not None)
 
     def certificate(self, loss: float, columns: str = "standardised by {by}") -> Certificate | None:
@@ -524,12 +567,15 @@ class OnlinePipeline(Serializable):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         scaler, learner, d, K = self.scaler, self.learner, self.scaler.n_columns, self.n_classes
-        self.sparse = isinstance(scaler, SparseScaler)
+        self.sparse, dense = isinstance(scaler, SparseScaler), self.dense
         if len(self.evidence.numeric) != scaler.n_features or self.evidence.n_classes > K:
             raise record.error("holds evidence of another size")
         sizes = None if learner is None else (learner.n_features, learner.n_classes)
         if sizes != ((d, K) if K >= 2 else None):
             raise record.error("lacks its learner, or holds one of another size")
+        is_whole = dense is None or (dense.n_classes, dense.n_rounds) == (K, self.n_rounds)
+        if not is_whole or (learner and isinstance(learner, StackedSgd) != (dense is not None)):
+            raise record.error("has words and other columns that do not belong together")
         n_terms = 0 if learner is None else learner.n_terms
         if n_terms != scaler.n_terms:
             raise record.error("holds terms that its learner does not know")

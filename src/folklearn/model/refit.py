@@ -31,7 +31,7 @@ from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.readers.table import Table
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.sparse import SparseRows, concatenate
+from folklearn.sparse import SparseRows, StackedRows, concatenate
 from folklearn.validation import NO_SOFT_ROWS, Rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _CLEARLY_BETTER = 0.98  # loss of terms on rows held out, relative: their ridge 
 _MAX_WEIGHTS = 3000  # classes times columns of a regression that is made unasked
 _MAX_SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
 
-RawTables = Callable[[], Iterable[tuple[object, ArrayLike, ArrayLike]]]  # X, y, weights
+RawTables = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 ScaledRows = Callable[[], Iterable[Rows]]  # anew for every pass
 
 
@@ -67,12 +67,18 @@ def refit(
     change. `n_jobs` threads share every pass, with the same result to the last bit.
 
     Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`, in
-    one thread; should memory not suffice, nothing is fitted, and a warning says so.
+    one thread; of rows with words the other columns first, then the words on top of them. Should
+    memory not suffice, nothing is fitted, and a warning says so.
     """
     engine = MapReduce.from_options(n_jobs, pipeline.device if device is None else device)
     if pipeline.learner is None:
         return
     limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
+    if pipeline.dense is not None:
+        refit(
+            pipeline.dense, lambda: ((X.dense, y, weights) for X, y, weights in tables()),
+            **limits, n_jobs=n_jobs, device=device,
+        )  # fmt: skip
     terms = None
     if gaussian_of_terms(pipeline) is not None:
         terms = fit_terms_over(pipeline, _rows_with_terms(pipeline, tables, engine), **limits)
@@ -197,7 +203,7 @@ def rows_to_fit(
 
     Without their terms, or with them and the constant as it is.
     """
-    Z, intercept = pipeline.scale(X), pipeline.intercept_column
+    Z, intercept = pipeline.scale(X, by_holdout=True), pipeline.intercept_column
     if isinstance(Z, np.ndarray) and not terms:
         Z = np.ascontiguousarray(Z[:, -pipeline.scaler.n_columns :])
     if factor != 1.0 and intercept is not None and not terms:
@@ -244,7 +250,10 @@ def _refit_wide(
             )
     batches = _with_labels_alike(batches, n_classes)
     Xs, norms, labels, soft, weights = zip(*batches, strict=True)
-    whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
+    X, bases = concatenate(Xs), np.concatenate([rows.bases for rows in Xs])
+    if pipeline.dense is not None:
+        X = StackedRows(X, np.concatenate([rows.words for rows in Xs]), bases)
+    whole = Rows(X, *map(np.concatenate, (norms, labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
     limits = {"most_passes": most_passes, "seed": seed}
     pipeline.batch_fit = fit_sparse(whole, n_classes, constant=constant, **limits)

@@ -51,7 +51,8 @@ _DAY_SECONDS, _YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
 _FIRST_WEEKDAY = 3  # of 1970: a Thursday
 
 _SENTENCE = 3  # words from which on a text is words, not a category
-_ENOUGH = 50  # rows before an id is recognised
+_ENOUGH = 50  # rows before an id is recognised, and texts that are a category
+_FEW_TEXTS, _OFTEN = 30, 10  # different sentences, each in so many rows, are a category
 MANY_NUMBERS = 30  # different ones, which are probably quantities and no names
 _LEADING_ZERO = re.compile(r"0\d+", re.ASCII)  # of a code, such as 007
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
@@ -168,10 +169,30 @@ def _infer_role(name: str, column: Column) -> str:
             "dates are read that look like 2024-05-31 or 31.05.2024; where the day or the month "
             f"comes first, say which: {orders}",
         )
-    if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
-        return WORDS
+    if are_sentences(values):
+        n_values = len(np.unique(column.codes[column.codes >= 0]))
+        if n_values > _FEW_TEXTS or n_texts < max(_ENOUGH, _OFTEN * n_values):
+            return WORDS
+        warn_of_data(
+            f"column {name!r} has {n_values} different texts in {n_texts:,} rows: each is taken "
+            f"for a category; to learn their words: {format_role(name, WORDS)}"
+        )
+        return CATEGORY
     is_id = n_texts >= _ENOUGH and len(values) >= _NEARLY_ALL * n_texts
     return ID if is_id else CATEGORY
+
+
+def are_sentences(values: Sequence[str]) -> bool:
+    """Tell whether texts have three words or more on average."""
+    return sum(len(value.split()) for value in values) >= _SENTENCE * len(values)
+
+
+def warn_of_sentences(name: str) -> None:
+    """Warn of a column whose first value was none, and that was taken for a category by it."""
+    warn_of_data(
+        f"column {name!r} was taken for a category by its first value, and its texts turn out to "
+        f"be sentences: to learn their words: {format_role(name, WORDS)}"
+    )
 
 
 def _warn_of_text(name: str, what: str, remedy: str) -> None:

@@ -162,13 +162,15 @@ class TableClassifier(Serializable):
 
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         """Return a pipeline for rows like these, the first ones."""
-        n_places = max(1, len(encoder.keys), batch.n_first)
+        n_places, dense = max(1, len(encoder.keys), batch.n_first), None
+        if encoder.dense is not None and batch.dense is not None:
+            dense = self._make_pipeline(encoder.dense, batch.dense)
         # A learner that was asked for by name is used as it is.
         terms = "none" if self.terms == "auto" and self.learner_name != "auto" else self.terms
         pipeline = OnlinePipeline(
             self.learner_name, self.settings, n_features=n_places, terms=terms,
             n_numbers=len(batch.X.slots) if encoder.sparse else 0, n_classes=len(self.labels),
-            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse,
+            scale=self.scale, intercept=self.intercept, sparse=encoder.sparse, dense=dense,
             windows=self.has_window_bounds, device=self.device,
         )  # fmt: skip
         numeric = encoder.are_numbers([*encoder.keys, *batch.keys], batch.roles)[:n_places]

@@ -23,7 +23,8 @@ from folklearn.service.journal import Entry
 FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
-_BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first
+_BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first,
+_BYTES_PER_STACKED_WEIGHT = 160  # and beside other columns twenty
 _MAX_TERMS = 1_000  # of an action, about
 _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
 
@@ -32,7 +33,8 @@ def measure_size(model: Model) -> ModelSize:
     encoder, pipeline = model.encoder, model.pipeline
     n_columns, n_features = len(model.asked_roles), 0
     if encoder is not None:
-        n_columns, n_features = len(encoder.roles), 0 if encoder.sparse else len(encoder)
+        dense = encoder.dense if encoder.sparse else encoder
+        n_columns, n_features = len(encoder.roles), 0 if dense is None else len(dense)
     n_places = 0 if pipeline is None else pipeline.n_places()
     return _with_learner(model, 0, len(model.label_encoder), n_columns, n_features, n_places)
 
@@ -67,6 +69,8 @@ def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) ->
             n_features, n_places = len(encoder) + len(encoded.keys), 0
             if encoder.sparse:
                 n_features, n_places = 0, pipeline.n_places(encoded.X)
+            if encoder.dense is not None and encoded.dense is not None:
+                n_features = len(encoder.dense) + len(encoded.dense.keys)
             n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
             return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
     # Columns whose names came before, and that have no value so far.
@@ -81,7 +85,8 @@ def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) ->
     n_places += 2 * n_letters // 3
     if encoder is not None:
         n_places += encoder.n_numbers  # a number that was always the same has no weight yet
-        n_features, n_places = (0, n_places) if encoder.sparse else (n_features, 0)
+        n_places = n_places if encoder.sparse else 0
+        n_features = 0 if encoder.sparse and encoder.dense is None else n_features
     n_letters += sum(map(len, new_columns))
     return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
 
@@ -90,14 +95,18 @@ def _with_learner(
     model: Model, n_letters: int, n_classes: int, n_columns: int, n_features: int, n_places: int
 ) -> ModelSize:
     """Add the bytes of weights, of names and of n_letters more letters."""
-    n_weights = (n_classes + 1) * max(n_places, n_features)
-    n_bytes = _BYTES_PER_WEIGHT * n_weights if model.learner_name == "auto" else 0
+    pipeline, n_bytes = model.pipeline, 0
+    if model.learner_name == "auto":
+        n_weights = (n_classes + 1) * max(n_places, n_features)
+        is_mixed = model.encoder is not None and model.encoder.dense is not None
+        n_bytes = (_BYTES_PER_STACKED_WEIGHT if is_mixed else _BYTES_PER_WEIGHT) * n_weights
     if n_features:
         size = n_features + 1, max(2, n_classes)
-        n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
-        learner = None if model.pipeline is None else model.pipeline.learner
+        n_dense = catalogue.n_bytes(model.learner_name, *size)
+        learner = None if pipeline is None else (pipeline.dense or pipeline).learner
         if learner is not None:  # one that began small may stay of a dearer kind
-            n_bytes = max(n_bytes, learner.expected_bytes(*size))
+            n_dense = max(n_dense, learner.expected_bytes(*size))
+        n_bytes = n_bytes + n_dense if n_places else max(n_bytes, n_dense)
     n_letters += 0 if model.encoder is None else model.encoder.n_letters
     return ModelSize(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
