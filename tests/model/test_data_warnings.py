@@ -66,7 +66,7 @@ def test_a_column_of_durations_is_seconds_and_one_of_lists_is_left_out(package, 
 def test_categories_that_were_never_learned_are_counted_by_column(rows, words):
     text = {"note": "it is all well here"} if words else {}
     rows = [{**row, "place": "xy"[i % 2], **text} for i, row in enumerate(rows)]
-    model = Model()
+    model = Model(roles={"note": "words"} if words else None)
     assert heard(model.run, rows, "y")[0] == []
     assert model.encoder.sparse == words
     for use in (model.predict, model.predict_proba, model.score):
