@@ -140,6 +140,22 @@ def test_the_score(folklearn, pets, saved, expected, rows, write_csv):
     assert said in some.stderr
 
 
+def test_costs_decide(folklearn, refusal, pets, saved, rows, expected):
+    model, cat = load(saved), KINDS[0]
+    costs = {cat: 20.0, (KINDS[1], cat): 3.0}
+    options = "--costs", f"{cat}=20", "--costs", f"{KINDS[1]}:{cat}=3"
+    outcome = folklearn("predict", saved, pets, *options)
+    decided = [line["predicted"] for line in csv.DictReader(io.StringIO(outcome.stdout))]
+    labels = np.array(model.labels)
+    assert decided != labels[expected.argmax(axis=1)].tolist()
+    assert decided == model.predict(str(pets), costs=costs)
+    pairs = [(row[-1], kind) for row, kind in zip(rows, decided, strict=True)]
+    cost = sum(costs.get((a, b), costs.get(a, 1.0)) for a, b in pairs if a != b) / 300
+    assert f", average cost {cost:.4g}." in outcome.stderr
+    sentence = refusal("predict", saved, pets, "--costs", "bird=2", "--quiet")
+    assert sentence.startswith("--costs 'bird': there is no such class; the classes are: ")
+
+
 def test_standard_input_of_any_format(folklearn, pets, saved, rows, expected, monkeypatch):
     text = "".join(
         json.dumps(dict(zip(FEATURES, map(float, row[:3]), strict=True))) + "\n" for row in rows

@@ -355,6 +355,35 @@ def test_weights_of_a_column(folklearn, refusal, tmp_path):
     assert "; 1 bad row skipped." in skipped.stderr
 
 
+def test_rare_classes_are_spoken_of_and_weighed(folklearn, refusal, tmp_path, rng):
+    """Nothing where classes are balanced: `test_the_table_tells_the_losses_of_the_library`."""
+    x = rng.normal(size=500)
+    kinds = np.where(x + rng.logistic(size=500) > 3.0, "fraud=", "ok")
+    path, saved = tmp_path / "f.csv", tmp_path / "m"
+    lines = [f"{value},{kind}" for value, kind in zip(x, kinds, strict=True)]
+    path.write_text("\n".join(["x,kind", *lines]))
+    last = folklearn("run", path, *TARGET, *FOLKLORE, "-f", saved).stderr.splitlines()[-1]
+    one = load(saved).metrics.by_class()[load(saved).labels.index("fraud=")]
+    assert last == (
+        f"fraud=: {sum(kinds == 'fraud=')} of 500 rows; AUC {one.auc:.3f}, average precision "
+        f"{one.average_precision:.3f}, recall {one.recall:.1%}, precision {one.precision:.1%}."
+    )
+    assert f"rare      {last}" in folklearn("inspect", saved).stdout
+    for option, class_weight in (["fraud==7.5"], {"fraud=": 7.5}), (["balanced"], "balanced"):
+        options = "--class-weight", *option, "-f", saved
+        assert folklearn("run", path, *TARGET, *FOLKLORE, *options).code == 0
+        expected = Model("folklore", class_weight=class_weight)
+        expected.run(str(path), "kind")
+        assert load(saved).metrics.loss == expected.metrics.loss
+        assert load(saved).metrics.n_errors == expected.metrics.n_errors
+    run = "run", path, *TARGET, "--quiet", "--class-weight"
+    sentence = "--class-weight 'Fraud': there is no such class; the classes are: "
+    assert refusal(*run, "Fraud=2").startswith(sentence)
+    assert "must be a label and a number: LABEL=N" in refusal(*run, "fraud=much")
+    assert "needs all labels first" in refusal(*run, "balanced", "--one-pass")
+    assert "--class-weight cannot be combined with --load" in refusal(*run, "ok=2", "-i", saved)
+
+
 def test_sorted_labels_are_warned_of_and_shuffled(folklearn, write_csv, rows, tmp_path):
     path = write_csv("sorted.csv", sorted(rows, key=lambda row: row[-1]))
     said = folklearn("run", path, *TARGET)

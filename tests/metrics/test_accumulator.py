@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 
 import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
 from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
-from folklearn.metrics.accumulator import (
-    Metrics,
-    PredictionBatch,
-    log_loss,
-    probability_of_label,
-)
+from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model.encoder import TableEncoder
+from folklearn.model.run import Score
 from folklearn.readers.table import table_from_records
 from folklearn.serialization import read, write
 from tests.reference import metrics as reference
@@ -86,11 +90,22 @@ def test_it_is_what_counting_all_rows_at_once_gives(T, rng):
     np.testing.assert_array_equal(metrics.confusion, reference.confusion(scaled, K))
     np.testing.assert_allclose(metrics.calibration, reference.calibration(scaled, K), rtol=1e-12)
     table = metrics.confusion
+    y, weights = np.array([row[1] for row in rows]), np.array([row[3] for row in rows])
+    best = np.array([row[0].argmax() if len(row[0]) else -1 for row in rows])
     for k, one in enumerate(classes):
         assert one.n_rows == sum(row[1] == k for row in rows)
         assert one.n_right == table[k, k]
         assert one.n_predicted == table[:, k].sum()
+        own, guessed, right = (
+            weights @ is_of for is_of in (y == k, best == k, (y == k) & (best == k))
+        )
+        assert one.recall == pytest.approx(right / own if own else math.nan, nan_ok=True)
+        precision = right / guessed if guessed else math.nan
+        assert one.precision == pytest.approx(precision, nan_ok=True)
         assert one.auc == pytest.approx(reference.auc(scaled, k), nan_ok=True)
+        if T <= 700:
+            expected = reference.average_precision(scaled, k)
+            assert one.average_precision == pytest.approx(expected, nan_ok=True)
     columns = TableEncoder(dict.fromkeys("abc", "number"))
     columns.admit(columns.encode(table_from_records([dict.fromkeys("abc", 1.0)], [1])).keys)
     for j, one in enumerate(metrics.by_column(columns)):
@@ -277,3 +292,57 @@ def test_windows_are_sums_over_the_last_rows(T, rng):
         inside = slice(one.start, one.stop)
         assert one.loss == pytest.approx(weights[inside] @ losses[inside])
         assert (one.n_errors, one.weight) == (sum(wrong[inside]), weights[inside].sum())
+
+
+def test_rates_of_a_rare_class_are_those_of_scikit_learn(rng):
+    """Of probabilities at bins exactly; of any to the resolution; weights count."""
+    T = 6000
+    weights, logits = rng.integers(1, 5, T).astype(float), 2.5 * rng.normal(size=T) - 6.0
+    p = 1.0 / (1.0 + np.exp(-logits))
+    y = (logits + 2.0 * rng.logistic(size=T) > 0.0).astype(int)
+    P = np.array([1.0 - p, p]).T
+    scores = Score(Model(classes=("ok", "fraud")))
+    best = P.argmax(axis=1)
+    scores.metrics.add(PredictionBatch.of_predictions(P, np.zeros(T), y, weights, best))
+    one, in_bins = scores.classes["fraud"], [reference.place(value) for value in p]
+    assert list(scores.rare) == ["fraud"]
+    for found, function in [
+        (one.auc, roc_auc_score),
+        (one.average_precision, average_precision_score),
+    ]:
+        assert found == pytest.approx(function(y, in_bins, sample_weight=weights), rel=1e-12)
+        assert found == pytest.approx(function(y, p, sample_weight=weights), abs=0.01)
+    brier = brier_score_loss(y, p, sample_weight=weights)
+    assert scores.brier == pytest.approx(2.0 * brier, rel=1e-12)
+    guessed = p > 0.5
+    assert one.recall == pytest.approx(recall_score(y, guessed, sample_weight=weights))
+    assert one.precision == pytest.approx(precision_score(y, guessed, sample_weight=weights))
+    assert scores.rare_in_words == [
+        f"fraud: {y.sum()} of 6000 rows; AUC {one.auc:.3f}, average precision "
+        f"{one.average_precision:.3f}, recall {one.recall:.1%}, precision {one.precision:.1%}."
+    ]
+
+
+def test_brier_of_soft_labels_and_new_classes():
+    model = Model("folklore", classes="ab")
+    soft = [{"a": 0.9, "b": 0.1}, "b", {"a": 0.2, "b": 0.5, "c": 0.3}, "d"]
+    step = model.learn_many([{"n": float(t)} for t in range(4)], soft)
+    Y = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.2, 0.5, 0.3, 0.0], [0, 0, 0, 1]])
+    is_known = np.arange(4) < step.known[:, None]
+    P = np.pad(step.P, ((0, 0), (0, 4 - step.P.shape[1])))
+    new = np.where(is_known, 0.0, Y).sum(axis=1)
+    expected = (np.where(is_known, P - Y, 0.0) ** 2).sum(axis=1) + (step.unseen - new) ** 2
+    assert model.metrics.brier == pytest.approx(expected.mean())
+
+
+def test_weights_of_classes_are_in_the_loss_and_not_in_the_rates(rng):
+    X, y = rng.normal(size=(400, 2)), rng.random(400) < 0.1
+    weights = rng.integers(1, 4, 400).astype(float)
+    model = Model("ogd", class_weight={True: 4.0}, B=1.0)
+    P = model.learn_many(X, y, weight=weights).P
+    record = model.metrics.by_class()[model.labels.index(True)]
+    p = P[:, model.labels.index(True)]
+    assert model.metrics.weight == pytest.approx(weights @ np.where(y, 4.0, 1.0))
+    expected = average_precision_score(y[9:], p[9:], sample_weight=weights[9:])
+    assert record.average_precision == pytest.approx(expected, rel=0.1)
+    assert record.n_rows == y.sum()

@@ -462,3 +462,64 @@ def test_dates_whose_order_the_role_tells(tmp_path):
     assert again.predict_one({"day": "12/02/2024"}) == "b"
     with pytest.raises(InvalidInputError, match="is not a date"):
         again.learn_one({"day": "31/01/2024"}, "a")
+
+
+def test_costs_decide_for_what_costs_least(rng):
+    """Against the sum over all classes; weights of classes are taken back; ties keep the order."""
+    X = rng.normal(size=(300, 2))
+    y = np.array(["ok", "fraud", "theft"])[(X @ [1.0, 0.5] + rng.logistic(size=300) > 2.0) * 1]
+    y[::17] = "theft"
+    weight = {"fraud": 6.0, "ok": 0.5}
+    model = Model("ogd", class_weight=weight, B=3.0)
+    model.learn_many(X, y)
+    costs = {("fraud", "theft"): 0.25, "fraud": 50.0, ("ok", "ok"): -0.5, "theft": 3}
+    C = {(a, b): float(a != b) for a in model.labels for b in model.labels}
+    C |= {("fraud", "ok"): 50.0, ("theft", "ok"): 3.0, ("theft", "fraud"): 3.0}
+    C |= {("fraud", "theft"): 0.25, ("ok", "ok"): -0.5}
+    expected = []
+    for p in model.predict_proba(X).tolist():
+        q = {a: v / weight.get(a, 1.0) for a, v in zip(model.labels, p, strict=True)}
+        expected.append(min(model.labels, key=lambda b: sum(q[a] * C[a, b] for a in q)))
+    assert model.predict(X, costs=costs) == expected
+    assert expected != model.predict(X)
+    rows = [{"a": a, "b": b, "y": label} for (a, b), label in zip(X.tolist(), y, strict=True)]
+    one = Model("ogd", B=3.0)
+    one.learn_many([{"a": row["a"], "b": row["b"]} for row in rows], y)
+    score = one.score(rows, "y", costs={"fraud": 9})
+    decided = one.predict([{"a": row["a"], "b": row["b"]} for row in rows], costs={"fraud": 9})
+    missed = [9.0 if a == "fraud" else 1.0 for a, b in zip(y, decided, strict=True) if a != b]
+    assert score.error == pytest.approx(len(missed) / 300)
+    assert score.cost == pytest.approx(sum(missed) / 300)
+    found = sum(a == b == "fraud" for a, b in zip(y, decided, strict=True))
+    assert score.classes["fraud"].recall == pytest.approx(found / sum(y == "fraud"))
+    assert math.isnan(one.score(rows, "y").cost)
+
+
+def test_costs_of_two_classes_are_a_threshold(rng):
+    x = rng.normal(size=400)
+    y = np.where(x + rng.logistic(size=400) > 2.5, "fraud", "ok").tolist()
+    model = Model("folklore")
+    for value, label in zip(x, y, strict=True):
+        model.learn_one({"x": value}, label)
+    for value in x:
+        p = model.predict_proba_one({"x": value})["fraud"]
+        decided = model.predict_one({"x": value}, costs={"fraud": 50, "not yet": 2})
+        assert decided == ("fraud" if p > 1.0 / 51.0 else "ok")
+    assert Model().predict_one({"x": 1.0}, costs={"fraud": 50}) is None
+    for costs, sentence in [
+        ({"Fraud": 2}, "costs name the class 'Fraud', which the model does not know; its classes"),
+        ({("ok", 3): 2}, "costs name the class 3,"),
+        ({"fraud": math.nan}, "the cost of 'fraud' must be a number from -1e"),
+        ([[0, 1], [50, 0]], "costs must be a dictionary of labels, or of pairs"),
+    ]:
+        with pytest.raises(InvalidInputError, match=sentence):
+            model.predict([{"x": 1.0}], costs=costs)
+
+
+def test_results_are_short_as_the_last_line_of_a_notebook(rng):
+    model = Model("folklore")
+    many = model.learn_many([{"x": float(t)} for t in range(9)], ["a"] * 8 + ["b"])
+    assert repr(many) == f"PredictionBatch of 9 rows: loss {many.losses.mean():.4f}, error 22.2%"
+    run = model.run([{"x": float(t), "y": "ab"[t % 2]} for t in range(40)], "y")
+    assert len(repr(run.report())) < 60
+    assert run.report().startswith("<!doctype html>")

@@ -1,10 +1,11 @@
 """The life of a model, counted from all of its rows at once, and slowly."""
 
 import math
+from bisect import bisect
 
 import numpy as np
 
-FIRST_SIZE, N_PIECES, N_BINS, N_SCORES = 32, 64, 10, 100
+FIRST_SIZE, N_PIECES, N_BINS = 32, 64, 10
 FAR, FEW = 5.0, 32
 
 
@@ -38,24 +39,44 @@ def confusion(rows, K):
 
 def calibration(rows, K):
     table = np.zeros((3, K, N_BINS))
-    for p, _, label, *_ in rows:
+    for p, _, label, weight, *_ in rows:
         for k, given in enumerate(p):
-            at = min(int(given * N_SCORES), N_SCORES - 1) // (N_SCORES // N_BINS)
-            table[:, k, at] += [1.0, given, k == label]
+            at = min(int(given * N_BINS), N_BINS - 1)
+            table[:, k, at] += weight * np.array([1.0, given, k == label])
     return table
+
+
+_TAIL = [0.1 / 2.0 ** (16.0 - i / 6.0) for i in range(1, 96)]  # six bins for each half
+_EDGES = [*_TAIL, *(i / 100.0 for i in range(10, 91)), *(1.0 - edge for edge in reversed(_TAIL))]
+
+
+def place(p):
+    """The bin of a probability; within one they are taken as equal."""
+    return bisect(_EDGES, p)
 
 
 def auc(rows, k):
     """Over all pairs of a row of the class and one of another, that were given k's probability."""
-    scores = [
-        (min(int(p[k] * N_SCORES), N_SCORES - 1), label == k)
-        for p, _, label, *_ in rows
-        if k < len(p)
-    ]
-    own = [score for score, is_own in scores if is_own]
-    others = [score for score, is_own in scores if not is_own]
-    wins = sum((a > b) + 0.5 * (a == b) for a in own for b in others)
-    return wins / (len(own) * len(others)) if own and others else math.nan
+    scores = [(place(p[k]), label == k, w) for p, _, label, w, *_ in rows if k < len(p)]
+    own = [(score, w) for score, is_own, w in scores if is_own]
+    others = [(score, w) for score, is_own, w in scores if not is_own]
+    wins = sum(v * w * ((a > b) + 0.5 * (a == b)) for a, v in own for b, w in others)
+    pairs = sum(w for _, w in own) * sum(w for _, w in others)
+    return wins / pairs if own and others else math.nan
+
+
+def average_precision(rows, k):
+    """Precision at every threshold, weighted by the recall that is added there."""
+    scores = [(place(p[k]), label == k, w) for p, _, label, w, *_ in rows if k < len(p)]
+    total, average = sum(w for _, is_own, w in scores if is_own), 0.0
+    if not total or total == sum(w for *_, w in scores):
+        return math.nan
+    for at in {score for score, *_ in scores}:
+        above = sum(w for score, _, w in scores if score >= at)
+        own = sum(w for score, is_own, w in scores if is_own and score >= at)
+        added = sum(w for score, is_own, w in scores if is_own and score == at)
+        average += own / above * added / total
+    return average
 
 
 def outliers(values):

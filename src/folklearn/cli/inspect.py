@@ -15,6 +15,7 @@ from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.model import Model
 from folklearn.model.roles import TARGET, infer_roles
+from folklearn.model.run import Score
 from folklearn.model.summary import ModelSummary, describe_claims
 from folklearn.report.style import require_matplotlib
 from folklearn.utils import count_of, join_names
@@ -65,6 +66,9 @@ def _describe_model(model: Model) -> list[str]:
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
+    rare = Score(model, model.metrics).rare_in_words
+    if rare:
+        fields["rare"] = " ".join(rare)
     if sentence := model.sets.in_words():
         fields["sets"] = sentence
     fields["proven"] = " ".join(describe_claims(model))

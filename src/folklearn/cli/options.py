@@ -4,7 +4,7 @@ import csv
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -17,6 +17,7 @@ from typer import Argument, Option
 from folklearn import serialization, validation
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
+from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
 from folklearn.model.roles import check_known as check_role
@@ -94,6 +95,14 @@ Device = Annotated[
         metavar="cpu|cuda|cuda:N",
         help="Where sums over pairs of classes are computed: on the CPU, or on a GPU (extra gpu), "
         "which pays from about a thousand columns times classes.",
+    ),
+]
+Costs = Annotated[
+    list[str] | None,
+    Option(
+        metavar="LABEL=N",
+        help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
+        "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
     ),
 ]
 Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
@@ -186,6 +195,49 @@ def parse_roles(roles: Sequence[str] | None, dropped: Sequence[str] | None) -> d
         check_role(role, column)
         by_column[column] = role
     return by_column | dict.fromkeys(dropped or (), IGNORED)
+
+
+def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> None:
+    classes = list(map(str, labels))
+    for name in names:
+        if name not in classes:
+            raise FolklearnError(
+                f"{option} {name!r}: there is no such class; the classes are: {join_names(classes)}"
+            )
+
+
+def _parse_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """Return numbers by name from texts NAME=N."""
+    numbers: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise FolklearnError(f"{option} {text!r} must be a label and a number: LABEL=N")
+    return numbers
+
+
+def parse_class_weight(texts: Sequence[str] | None) -> dict[str, float] | str | None:
+    return (
+        BALANCED if texts == [BALANCED] else _parse_numbers("--class-weight", texts or ()) or None
+    )
+
+
+def parse_costs(texts: Sequence[str] | None, labels: Sequence[Any]) -> dict[Any, float] | None:
+    """Return costs by label, or by pair of labels; labels may contain colons."""
+    by_name, costs = {str(label): label for label in labels}, dict[Any, float]()
+    for name, cost in _parse_numbers("--costs", texts or ()).items():
+        cuts = [i for i, character in enumerate(name) if character == ":"]
+        pairs = [(name[:i], name[i + 1 :]) for i in cuts if {name[:i], name[i + 1 :]} <= {*by_name}]
+        if name not in by_name and pairs:
+            costs[by_name[pairs[0][0]], by_name[pairs[0][1]]] = cost
+        else:
+            check_classes("--costs", [name], labels)
+            costs[by_name[name]] = cost
+    return costs or None
 
 
 def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[str, str]]:

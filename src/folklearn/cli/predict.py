@@ -1,6 +1,7 @@
 """`folklearn predict`: predict rows with a saved model; the writer of predictions."""
 
 import csv
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from folklearn.cli.display import new_console, progress_bar, warnings_shown
 from folklearn.cli.endings import AtomicOutputs, stream_signals
 from folklearn.cli.labelled_file import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
-from folklearn.metrics.accumulator import PredictionBatch
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.roles import ID
 from folklearn.model.run import Score
@@ -43,6 +44,7 @@ def predict(
             "the model was learned with.",
         ),
     ] = None,
+    costs: options.Costs = None,
     on_bad_row: options.OnBadRow = "stop",
     quiet: options.Quiet = False,
 ) -> None:
@@ -72,9 +74,10 @@ def predict(
         if coverage is not None:
             loaded.sets.by_class(coverage)  # raises if it was not declared
         labelled = dataset.target in reader.names
+        decided_by = options.parse_costs(costs, loaded.labels)
         console.print(_describe(dataset))
+        score, n_rows = Score(loaded, costs=decided_by), 0
         started = time.perf_counter()
-        totals, n_rows = np.zeros(5), 0
         with (
             stream_signals() as signals,
             progress_bar(console, "predicting", reader.n_rows) as report,
@@ -82,10 +85,10 @@ def predict(
         ):
             rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
-                step = dataset.predict(batch)
+                step = dataset.predict(batch, decided_by)
                 if writer is not None:
                     writer.write(batch, step)
-                totals += Score.totals(batch, step)
+                score.add(batch, step)
                 n_rows += len(batch.table)
                 report(n_rows)
         dataset.warn_of_missing()
@@ -95,13 +98,15 @@ def predict(
     n_skipped = 0 if bad_row_sink is None else bad_row_sink.n_rows
     left_out = f"; {count_of(n_skipped, 'bad row')} skipped" if n_skipped else ""
     console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
-    score = Score.of_totals(totals)
     if score.n_rows:
+        cost = "" if math.isnan(score.cost) else f", average cost {score.cost:.4g}"
         unknown = f", {score.n_unknown} of them of classes that the model does not know"
         console.print(
             f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
-            f"error {score.error:.2%}, average log loss {score.loss:.4f}."
+            f"error {score.error:.2%}, average log loss {score.loss:.4f}{cost}."
         )
+        for line in score.rare_in_words:
+            console.print(line)
     signals.raise_ended()
 
 
@@ -147,9 +152,8 @@ class PredictionWriter:
 
     def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
         labels, n_rows = self._model.labels, len(rows.table)
-        best, highest = np.zeros(n_rows, np.int64), np.zeros(n_rows)
+        best, highest = step.predicted, np.zeros(n_rows)
         if step.P.shape[1]:
-            best = step.P.argmax(axis=1)
             highest = step.P[np.arange(n_rows), best]
         predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, highest, strict=True)]
         columns: list[Any] = [rows.table.lines.tolist()]

@@ -19,8 +19,9 @@ from folklearn.evaluate.prediction_sets import COVERAGE
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
+from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
-from folklearn.model.run import Run
+from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
 from folklearn.readers.reader import BadRow
 from folklearn.report import style
@@ -59,6 +60,13 @@ def run(
     ] = "auto",
     classes: Annotated[
         Text, Option(metavar="FILE", help="Labels that are known in advance, one a line.")
+    ] = None,
+    class_weight: Annotated[
+        list[str] | None,
+        Option(
+            metavar="balanced|LABEL=W",
+            help="Weight of the rows of a class, repeatable, or all classes alike.",
+        ),
     ] = None,
     learner: Annotated[Text, Option(metavar="NAME", help=_LEARNER_HELP)] = None,
     R: Annotated[
@@ -141,6 +149,7 @@ def run(
     fixed = {"learner": learner, "cross": cross, **settings}
     fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
     fixed |= {"terms": terms != "auto", "coverage": coverage, "coverage-by": coverage_by != "all"}
+    fixed["class-weight"] = class_weight
     for name in fixed:
         if load is not None and fixed[name]:
             raise FolklearnError(
@@ -177,7 +186,8 @@ def run(
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
                 terms=terms, missing=source.missing, device=device,
-                coverage=coverage or COVERAGE, coverage_by=coverage_by, **settings,
+                coverage=coverage or COVERAGE, coverage_by=coverage_by,
+                class_weight=options.parse_class_weight(class_weight), **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
@@ -234,6 +244,8 @@ def run(
     error, rows = model.metrics.n_errors / model.n_rounds, count_of(model.n_rounds, "row")
     loss = format_loss(model.metrics.average_loss)
     console.print(f"Over all {rows}: error {error:.2%}, average log loss {loss}.")
+    for line in Score(model, model.metrics).rare_in_words:
+        console.print(line)
     signals.raise_ended()
 
 
@@ -259,12 +271,20 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
             "they come: let it read a file twice, name them (--classes FILE), or choose one of: "
             f"{', '.join(catalogue.growing())}"
         )
+    weights = model.label_encoder.class_weight
+    if dataset.one_pass and weights == BALANCED:
+        raise FolklearnError(
+            "--class-weight balanced needs all labels first: let it read a file twice, or give "
+            "weights as --class-weight LABEL=W"
+        )
     if dataset.one_pass:
         dataset.begin()
     else:
         with display.progress_bar(console, "checking", reader.n_rows) as report:
             dataset.begin(report)
         check_two_classes(model.labels, dataset)
+        if isinstance(weights, Mapping) and not model.n_rounds:
+            options.check_classes("--class-weight", weights, model.labels)
 
 
 def _learn(

@@ -11,11 +11,17 @@ from folklearn.kernels.compile import inner_kernel, kernel
 N_SEGMENTS = 64
 LOSS, ERRORS, WEIGHT, LOWER_BOUND, HOLDOUT = range(5)  # of a segment; a window has the first three
 NEW_CLASSES = 1  # of the totals, between LOSS and WEIGHT: loss due to classes that were unknown
+BRIER = 3  # of the totals, the last one
 WINDOW_ROWS = 64  # rows of the shortest window
 N_WINDOW_LEVELS = 48  # lengths of windows: 64 rows times powers of 2
-N_ROWS, N_PREDICTED, N_RIGHT = range(3)  # of a class
-N_SCORES = 100  # bins of a probability
+N_ROWS, N_PREDICTED, N_RIGHT = range(3)  # of a class, also by weight
 N_BINS = 10  # of calibration
+_BINS_OF_HALF = 6  # per halving of a probability below .1, or of 1 - p above .9
+_N_TAIL = 16 * _BINS_OF_HALF  # down to .1 / 2^16
+_BINS_OF_TENTH = 10  # between, of equal width
+N_SCORES = 2 * _N_TAIL + (N_BINS - 2) * _BINS_OF_TENTH  # bins of a probability
+# The first of the bins that make up each bin of calibration.
+FIRST_SCORES = [0, *range(_N_TAIL, N_SCORES - _N_TAIL + 1, _BINS_OF_TENTH)]
 PRESENT, GAPS, FIRST, OUTLIERS = range(4)  # of a place in a row
 MEAN, SQUARES = range(2)
 N_EDGES = 7  # between the bins of the values in a place
@@ -61,21 +67,50 @@ def _close_window(windows, n_closed):
 
 
 @kernel
-def _count_scores(p, n_known, label, scores, probability_sums):
+def _place_in_tail(p):
+    """Return the bin of a probability below .1: a bin ends an eighth above where it begins."""
+    smallest = 0.5**16 / N_BINS
+    if not p > smallest:  # or NaN
+        return 0
+    return max(0, min(int(_BINS_OF_HALF * math.log2(p / smallest)), _N_TAIL - 1))
+
+
+@kernel
+def _count_scores(p, n_known, label, weight, scores, probability_sums):
     """Count the probability of every class known, of rows of the class and of others."""
     for k in range(min(n_known, scores.shape[0])):
         # A damaged state may predict NaN: every index must be inside.
-        place = max(0, min(int(p[k] * N_SCORES), N_SCORES - 1))
-        scores[k, 1 if k == label else 0, place] += 1
-        probability_sums[k, place * N_BINS // N_SCORES] += p[k]
+        tenth = max(0, min(int(p[k] * N_BINS), N_BINS - 1))
+        if tenth == 0:
+            place = _place_in_tail(p[k])
+        elif tenth == N_BINS - 1:
+            place = N_SCORES - 1 - _place_in_tail(1.0 - p[k])
+        else:
+            place = _N_TAIL + int((p[k] * N_BINS - 1.0) * _BINS_OF_TENTH)
+        scores[k, 1 if k == label else 0, place] += weight
+        probability_sums[k, tenth] += weight * p[k]
+
+
+@kernel
+def _measure_distance(p, n_known, label, soft, t, unseen, new_mass):
+    """Return the squared distance of a prediction from the label, of new classes as if one."""
+    distance = (unseen - new_mass) ** 2
+    for k in range(n_known):
+        y = soft[t, k] if soft.shape[0] > 0 else 1.0 * (k == label)
+        distance += (p[k] - y) ** 2
+    return distance
 
 
 @kernel
 def count_predictions(
-    P, p_label, unseen, new_mass, labels, best, known, weights, holdout,
-    n_before, size, totals, segments, windows, classes, confusion, scores, probability_sums,
+    P, p_label, unseen, new_mass, labels, soft, best, known, weights, row_weights, holdout,
+    n_before, size, totals, segments, windows, classes, class_weights, confusion, scores,
+    probability_sums,
 ):  # fmt: skip
-    """Add rows that come after n_before others; return the rows of a segment then."""
+    """Add rows that come after n_before others; return the rows of a segment then.
+
+    `weights` are of losses; `row_weights`, without those of classes, of what is counted by class.
+    """
     for t in range(P.shape[0]):
         n = n_before + t
         if n == N_SEGMENTS * size:
@@ -90,6 +125,9 @@ def count_predictions(
         if new_mass[t] > 0.0:
             totals[NEW_CLASSES] -= weights[t] * new_mass[t] * math.log(max(unseen[t], TINY))
         totals[WEIGHT] += weights[t]
+        totals[BRIER] += weights[t] * _measure_distance(
+            P[t], known[t], labels[t], soft, t, unseen[t], new_mass[t]
+        )
         segments[LOSS, at] += loss
         segments[ERRORS, at] += wrong
         segments[WEIGHT, at] += weights[t]
@@ -101,11 +139,14 @@ def count_predictions(
             _close_window(windows, n // WINDOW_ROWS)
         classes[N_ROWS, labels[t]] += 1
         classes[N_RIGHT, labels[t]] += not wrong
+        class_weights[N_ROWS, labels[t]] += row_weights[t]
+        class_weights[N_RIGHT, labels[t]] += 0.0 if wrong else row_weights[t]
         if best[t] >= 0:
             classes[N_PREDICTED, best[t]] += 1
+            class_weights[N_PREDICTED, best[t]] += row_weights[t]
             if confusion.shape[0] > 0:
                 confusion[labels[t], best[t]] += 1
-        _count_scores(P[t], known[t], labels[t], scores, probability_sums)
+        _count_scores(P[t], known[t], labels[t], row_weights[t], scores, probability_sums)
     return size
 
 

@@ -3,114 +3,25 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.arrays import TINY, Array, log_losses
-from folklearn.arrays import Labels as Numbers
+from folklearn.arrays import Array
 from folklearn.errors import StateFileError
 from folklearn.kernels import metrics as kernels
 from folklearn.metrics.columns import ColumnCounts, ColumnPlaces, Shift
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.metrics.scores import CalibrationCurve
 from folklearn.serialization import Record, Serializable
+from folklearn.utils import count_of
 
 _FIRST_SEGMENT_ROWS = 32  # before neighbours are joined
 _MAX_CLASSES_OF_TABLES = 50  # with confusion, calibration and AUC
 _MIN_ROWS_OF_CONSTANT = 64
 _MAX_PENDING_ROWS = 256  # added one by one, before they are counted
 MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
-
-
-class PredictionBatch(NamedTuple):
-    """Rows with what was predicted for them before their labels were known.
-
-    P : (T, K) probabilities of the classes known then, which share 1 - unseen.
-    unseen : (T,) probability of a class that was never seen; 0 where all classes are declared.
-    labels : (T,) class numbers; the most likely class of a soft label; -1 without a known label.
-    p_label : (T,) probability of the label; of a soft label exp(-loss), NaN without one.
-    weights : (T,) of the rows.
-
-    Of rows that were learned also:
-
-    targets : (T,) class numbers, or soft labels (T, K).
-    new_mass : (T,) share of the label that is of classes not known: 0 or 1 if it is hard.
-    known : (T,) number of classes known.
-    holdout : (T,) hold-out loss of the model by then, NaN if not measured.
-    values : (T, d) encoded values, place by place.
-    absent : (d,) an encoded row without values: NaN for numbers with a name.
-    encoded : the rows as the encoder gives them.
-    """
-
-    P: Array
-    unseen: Array
-    labels: Numbers
-    p_label: Array
-    weights: Array
-    targets: Any = None
-    new_mass: Any = None
-    known: Any = None
-    holdout: Any = None
-    values: Any = None
-    absent: Any = None
-    encoded: Any = None
-
-    @classmethod
-    def of(
-        cls,
-        P: Array,
-        unseen: Array,
-        targets: Any,
-        known: Numbers,
-        weights: Array,
-        holdout: Array,
-        values: Any,
-        absent: Array,
-        encoded: Any = None,
-    ) -> "PredictionBatch":
-        """Make a batch of P (T, K), the probabilities given that the class is known."""
-        P_outright = P * (1.0 - unseen)[:, None]
-        if targets.ndim == 2:
-            labels, soft = targets.argmax(axis=1), targets[:, : P.shape[1]]
-            is_known = np.arange(P.shape[1]) < known[:, None]
-            new_mass = np.where(is_known, 0.0, soft).sum(axis=1)
-            cost_of_new = -np.log(np.maximum(unseen, TINY))
-            cost_of_known = -np.log1p(-np.where(unseen >= 1.0, 0.0, unseen))
-            losses = new_mass * cost_of_new + (1.0 - new_mass) * cost_of_known
-            losses += log_losses(P, labels, np.where(is_known, soft, 0.0), TINY)
-            p_label = np.exp(-losses)
-        else:
-            labels, is_old = targets, targets < known
-            p_label, new_mass = unseen.copy(), (~is_old).astype(np.float64)
-            p_label[is_old] = P_outright[is_old, labels[is_old]]
-        return cls(
-            P_outright, unseen, labels, p_label, weights, targets, new_mass, known, holdout,
-            np.require(values, np.float64, ["C", "W"]),  # as the kernel is compiled for
-            absent, encoded,
-        )  # fmt: skip
-
-    @property
-    def losses(self) -> Array:
-        """The unweighted log losses (T,), NaN of rows without a label."""
-        losses: Array = -np.log(np.maximum(self.p_label, TINY))
-        return losses
-
-    @property
-    def p_class(self) -> Array:
-        """The probabilities (T,) that learned rows gave `labels`, a soft one as one class."""
-        p: Array = self.P[np.arange(len(self.P)), self.labels]
-        return np.where(self.labels < self.known, p, self.unseen)
-
-
-def probability_of_label(p: Array, label: int, unseen: float) -> float:
-    """Return what p (K,) gave a label; the classes known share 1 - unseen."""
-    return unseen if label >= p.size else float(p[label]) * (1.0 - unseen)
-
-
-def log_loss(p_label: float) -> float:
-    """Return the loss in nats of a prediction that gave the label this probability."""
-    return -math.log(max(p_label, TINY))
 
 
 @dataclass(frozen=True)
@@ -140,26 +51,34 @@ class ClassRecord:
     Attributes
     ----------
     n_rows, n_predicted, n_right : rows of the class; rows predicted as it; rows that are both.
+    precision, recall : the share of rows predicted as the class that were of it, and the share of
+        its rows that were predicted as it.
     auc : share of pairs in which a row of the class had a higher probability of it than a row of
-        another class; NaN if not known.
-    calibration_error : mean distance of predicted and observed frequency; NaN if not known.
+        another class, ties counting half.
+    average_precision : mean precision over all thresholds of its probability, by the recall that
+        each one adds.
+    calibration_error : mean distance of predicted and observed frequency.
+
+    Rates weigh rows, without weights of classes, and are NaN where there is nothing to know them
+    by. For AUC and average precision probabilities are equal within a hundredth, and below .1, or
+    above .9, if they, or what is left to 1, differ by less than an eighth or are below 1.5e-6.
     """
 
     n_rows: int
     n_predicted: int
     n_right: int
+    precision: float
+    recall: float
     auc: float = math.nan
+    average_precision: float = math.nan
     calibration_error: float = math.nan
 
-    @property
-    def precision(self) -> float:
-        """The share of the rows predicted as the class that were of it."""
-        return self.n_right / self.n_predicted if self.n_predicted else math.nan
-
-    @property
-    def recall(self) -> float:
-        """The share of the rows of the class that were predicted as it."""
-        return self.n_right / self.n_rows if self.n_rows else math.nan
+    def in_words(self, n_rows: int) -> str:
+        """Return the counts and rates in words; `n_rows` are those of all classes."""
+        rates = [("AUC", self.auc, ".3f"), ("average precision", self.average_precision, ".3f")]
+        rates += [("recall", self.recall, ".1%"), ("precision", self.precision, ".1%")]
+        words = [f"{name} {rate:{form}}" for name, rate, form in rates if not math.isnan(rate)]
+        return "; ".join([f"{self.n_rows} of {count_of(n_rows, 'row')}", ", ".join(words)])
 
 
 @dataclass(frozen=True)
@@ -199,25 +118,25 @@ class Metrics(Serializable):
     with a file in between; only lower bounds are those of the end of the call that completed a
     segment.
 
-    Of more than 50 classes there is no confusion, no calibration and no AUC. Categories are not
-    counted where rows stay sparse.
+    Of more than 50 classes there is no confusion, no calibration, no AUC and no average precision.
+    Categories are not counted where rows stay sparse.
     """
 
     ARRAYS = (
-        "totals", "segments", "windows", "classes", "confusion", "scores", "probability_sums",
-        "counts", "moments",
+        "totals", "segments", "windows", "classes", "class_weights", "confusion", "scores",
+        "probability_sums", "counts", "moments",
     )  # fmt: skip
     STATE: ClassVar = {"_columns": ColumnCounts}
 
     def __init__(self) -> None:
         self._n_counted, self._segment_rows = 0, _FIRST_SEGMENT_ROWS
-        self._totals = np.zeros(3)
+        self._totals = np.zeros(4)
         self._segments = np.zeros((5, kernels.N_SEGMENTS))
         self._segments[kernels.LOWER_BOUND :] = math.nan
         self._windows = np.zeros((1 + 2 * kernels.N_WINDOW_LEVELS, 3))
-        self._classes = np.zeros((3, 0), np.int64)
+        self._classes, self._class_weights = np.zeros((3, 0), np.int64), np.zeros((3, 0))
         self._confusion = np.zeros((0, 0), np.int64)
-        self._scores = np.zeros((0, 2, kernels.N_SCORES), np.int64)  # of others, and of the class
+        self._scores = np.zeros((0, 2, kernels.N_SCORES))  # of others, and of the class
         self._probability_sums = np.zeros((0, kernels.N_BINS))
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
@@ -261,21 +180,21 @@ class Metrics(Serializable):
             self._count_pending()
 
     def add(self, batch: PredictionBatch) -> None:
-        """Add rows that were learned."""
+        """Add rows with labels."""
         if self._pending:
             self._count_pending()
         P, X, known = batch.P, batch.values, batch.known
         n_classes = max(P.shape[1], int(batch.labels.max(initial=-1)) + 1)
         if n_classes > self._classes.shape[1] or X.shape[1] > self._counts.shape[1]:
             self._grow(n_classes, X.shape[1])
-        best = np.full(len(P), -1)
-        if P.shape[1]:
-            best = np.where(known > 0, P.argmax(axis=1), -1)
+        soft = np.zeros((0, 0))
+        if batch.targets.ndim == 2:
+            soft = np.require(batch.targets[:, : P.shape[1]], np.float64, ["C", "W"])
         self._segment_rows = kernels.count_predictions(
-            P, batch.p_label, batch.unseen, batch.new_mass, batch.labels, best, known,
-            batch.weights, batch.holdout, self._n_counted, self._segment_rows, self._totals,
-            self._segments, self._windows, self._classes, self._confusion, self._scores,
-            self._probability_sums,
+            P, batch.p_label, batch.unseen, batch.new_mass, batch.labels, soft, batch.predicted,
+            known, batch.weights, batch.row_weights, batch.holdout, self._n_counted,
+            self._segment_rows, self._totals, self._segments, self._windows, self._classes,
+            self._class_weights, self._confusion, self._scores, self._probability_sums,
         )  # fmt: skip
         is_number = np.isnan(batch.absent[: X.shape[1]])
         kernels.count_values(X, is_number, self._n_counted, self._counts, self._moments)
@@ -316,6 +235,7 @@ class Metrics(Serializable):
         n_new = n_classes - self._classes.shape[1]
         if n_new > 0:
             self._classes = np.pad(self._classes, ((0, 0), (0, n_new)))
+            self._class_weights = np.pad(self._class_weights, ((0, 0), (0, n_new)))
             if n_classes > _MAX_CLASSES_OF_TABLES:
                 self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
                 self._probability_sums = self._probability_sums[:0]
@@ -365,6 +285,18 @@ class Metrics(Serializable):
     def error_rate(self) -> float:
         """The share of rows whose most likely class was wrong, NaN before the first row."""
         return self.n_errors / self.n_rows if self.n_rows else math.nan
+
+    @property
+    def brier(self) -> float:
+        """The mean squared distance of probabilities and label, 0 to 2, by weight as the loss."""
+        weight = self.weight
+        return self._total(kernels.BRIER) / weight if weight > 0.0 else math.nan
+
+    @property
+    def auc(self) -> float:
+        """The mean of the AUC of the classes, each against all others."""
+        known = [one.auc for one in self.by_class() if not math.isnan(one.auc)]
+        return math.fsum(known) / len(known) if known else math.nan
 
     # Over time.
 
@@ -417,11 +349,11 @@ class Metrics(Serializable):
 
     @property
     def calibration(self) -> Array:
-        """Rows, sum of probabilities, and rows of the class, (3, K, 10) by class and bin."""
+        """Rows, sum of probabilities, and rows of the class, by weight: (3, K, 10), K by bins."""
         self._count_pending()
-        shape = len(self._scores), 2, kernels.N_BINS, kernels.N_SCORES // kernels.N_BINS
-        others, hits = self._scores.reshape(shape).sum(axis=3).transpose(1, 0, 2)
-        return np.array([others + hits, self._probability_sums, hits], np.float64)
+        bins = np.add.reduceat(self._scores, kernels.FIRST_SCORES, axis=2)
+        others, hits = bins.transpose(1, 0, 2)
+        return np.array([others + hits, self._probability_sums, hits])
 
     def calibration_curves(self) -> list[CalibrationCurve]:
         """Return the calibration curve of every class."""
@@ -430,14 +362,14 @@ class Metrics(Serializable):
     def by_class(self) -> list[ClassRecord]:
         """Return the counts of every class, in the order of their numbers."""
         self._count_pending()
-        records = [ClassRecord(*counts) for counts in self._classes.T.tolist()]
-        if not len(self._scores):
-            return records
-        tables = zip(records, self._scores, self.calibration_curves(), strict=True)
-        return [
-            replace(record, auc=_auc(scores), calibration_error=curve.error)
-            for record, scores, curve in tables
-        ]
+        of_class, predicted, right = self._class_weights
+        rates = np.full((5, self._classes.shape[1]), math.nan)
+        for rate, weights in zip(rates, (predicted, of_class), strict=False):
+            np.divide(right, weights, out=rate, where=weights > 0.0)
+        for k, curve in enumerate(self.calibration_curves()):
+            rates[2:, k] = *_rank(*self._scores[k]), curve.error
+        records = zip(self._classes.T.tolist(), rates.T.tolist(), strict=True)
+        return [ClassRecord(*counts, *shares) for counts, shares in records]
 
     def by_column(self, encoder: Any) -> list[ColumnRecord]:
         """Return the data quality of every column learned from; `encoder` is the model's."""
@@ -502,9 +434,12 @@ class Metrics(Serializable):
         return f"Metrics of {self.n_rows} rows"
 
 
-def _auc(scores: NDArray[np.int64]) -> float:
-    """Return the AUC of a class by counts of its probability, (2, bins); ties count half."""
-    others, hits = scores.astype(np.float64)
-    below = np.cumsum(others) - others
+def _rank(others: Array, hits: Array) -> tuple[float, float]:
+    """Return AUC and average precision by weights of rows in bins of a score, the lowest first."""
     n_pairs = float(others.sum() * hits.sum())
-    return float(hits @ (below + 0.5 * others)) / n_pairs if n_pairs else math.nan
+    if not n_pairs > 0.0:
+        return math.nan, math.nan
+    auc = float(hits @ (np.cumsum(others) - 0.5 * others)) / n_pairs
+    own, all_rows = np.cumsum(hits[::-1]), np.cumsum((others + hits)[::-1])
+    precision = np.divide(own, all_rows, out=np.zeros_like(own), where=own > 0.0)
+    return auc, float(hits[::-1] @ precision) / float(hits.sum())

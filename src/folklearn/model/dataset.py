@@ -14,8 +14,9 @@ from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, check_size, select_backend
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.metrics.accumulator import PredictionBatch
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
+from folklearn.model.labels import Costs
 from folklearn.model.roles import (
     CATEGORY,
     ID,
@@ -396,9 +397,12 @@ class ModelDataset:
             self.n_unlabelled += T
             unseen = np.full(T, self.model.unseen_probability)
             P = self.model.predict_next(run.table) * (1.0 - unseen)[:, None]
-            yield run, PredictionBatch(P, unseen, np.full(T, -1), np.full(T, math.nan), run.weights)
+            yield run, PredictionBatch(
+                P, unseen, np.full(T, -1), np.full(T, math.nan), run.weights,
+                self.model.label_encoder.decide(P, None),
+            )  # fmt: skip
 
-    def predict(self, rows: LabelledTable) -> PredictionBatch:
+    def predict(self, rows: LabelledTable, costs: Costs | None = None) -> PredictionBatch:
         """Predict rows as the model would once it is saved; nothing is learned."""
         model, has_label = self.model, rows.has_label
         self.unlearned.count(rows.table)
@@ -411,7 +415,8 @@ class ModelDataset:
         numbers[has_label] = model.label_encoder.find_known(rows.labels)
         p_label = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
         p_label = np.where(has_label, p_label, math.nan)
-        return PredictionBatch(P, unseen, numbers, p_label, rows.weights)
+        predicted = model.label_encoder.decide(P, costs)
+        return PredictionBatch(P, unseen, numbers, p_label, rows.weights, predicted)
 
     def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""

@@ -55,11 +55,20 @@ def report_run(run: "Run", path: Any = None) -> str:
     return _write(render_report(f"Report on {run.name}", facts), path)
 
 
-def _write(text: str, path: Any) -> str:
+class ReportPage(str):
+    """The text of an HTML page, which a notebook does not print in full."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"ReportPage of {len(self):,} characters"
+
+
+def _write(text: str, path: Any) -> ReportPage:
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-    return text
+    return ReportPage(text)
 
 
 def draw_run(run: "Run", path: Any = None) -> Any:
@@ -211,6 +220,7 @@ def run_card(run: "Run") -> str:
         ("average log loss", run.loss),
         ("hold-out log loss", run.holdout_loss),
         ("error", run.error),
+        *((str(label), one.in_words(run.n_rows)) for label, one in run.rare.items()),
         *_certificate_rows(run.certificate)[1:2],
     ]
     return render_card(f"Run over {run.name}", rows, draw_run(run) if run.windows else None)

@@ -12,9 +12,10 @@ from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import is_null
 from folklearn.readers.table import TextColumn, distinct_codes
-from folklearn.utils import count_of
+from folklearn.utils import count_of, join_names
 
 BALANCED = "balanced"
+Costs = Mapping[Any, float]
 ClassWeight = Mapping[Any, float] | str | None
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
@@ -138,6 +139,61 @@ class LabelEncoder:
         totals = shares.sum(axis=1, keepdims=True)
         shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
         return shares, weights * totals[:, 0]
+
+    @property
+    def _inverse_class_weight(self) -> Array:
+        """One over the weight of every class; 0 of a class that has none."""
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        factors = np.array([float(weights.get(label, 1.0)) for label in self.kept])
+        return np.divide(1.0, factors, out=np.zeros_like(factors), where=factors > 0.0)
+
+    def undo_class_weight(self, numbers: Any, weights: Array) -> Array:
+        """Return the weights (T,) of encoded rows as they were before those of their classes."""
+        inverse = self._inverse_class_weight
+        return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
+
+    def decide(self, P: Array, costs: Costs | None, *, may_come: bool = False) -> Labels:
+        r"""Return the class (T,) of least expected cost by P (T, K); without costs the likeliest.
+
+        Predicting class j costs :math:`\sum_k p_k C_{kj} / w_k`: weights w of classes have made
+        their probabilities larger. `costs` may name classes that are not known if they `may_come`.
+        """
+        if costs is None:
+            return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
+        decided: Labels = (
+            (P * self._inverse_class_weight) @ self.cost_matrix(costs, may_come=may_come)
+        ).argmin(axis=1)
+        return decided
+
+    def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
+        """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""
+        if not isinstance(costs, Mapping):
+            raise InvalidInputError(
+                "costs must be a dictionary of labels, or of pairs (label, predicted), to numbers, "
+                f"got {costs!r}"
+            )
+        C, pairs = 1.0 - np.eye(len(self.kept)), {}
+        for key, cost in costs.items():
+            cost = validation.number(
+                f"the cost of {key!r}", cost, -validation.MAX_WEIGHT, validation.MAX_WEIGHT
+            )
+            if key in self.numbers:
+                k = self.numbers[key]
+                C[k, np.arange(len(C)) != k] = cost
+                continue
+            is_pair = isinstance(key, tuple) and len(key) == 2
+            unknown = [label for label in (key if is_pair else [key]) if label not in self.numbers]
+            if not unknown:
+                pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
+            elif not may_come:
+                known = join_names(list(map(str, self.kept)))
+                raise InvalidInputError(
+                    f"costs name the class {unknown[0]!r}, which the model does not know; its "
+                    f"classes are: {known}"
+                )
+        for pair, cost in pairs.items():  # more special than the cost of a class
+            C[pair] = cost
+        return C
 
     def find_known(self, y: Any) -> Any:
         """Return the class numbers (T,) of labels, -1 for one that is not known."""

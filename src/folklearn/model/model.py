@@ -14,18 +14,14 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.metrics.accumulator import (
-    Metrics,
-    PredictionBatch,
-    log_loss,
-    probability_of_label,
-)
+from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
 from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import encode_labels
+from folklearn.model.labels import Costs, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.run import Run, Score
 from folklearn.model.table_classifier import TableClassifier
@@ -275,9 +271,13 @@ class Model(TableClassifier):
         values = batch.X
         if pipeline.sparse:
             values = batch.X.values_by_place(len(encoder.absent))
+        row_weights = weights
+        if self.label_encoder.class_weight is not None:
+            row_weights = self.label_encoder.undo_class_weight(numbers, weights)
         predicted = PredictionBatch.of(
-            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X
-        )
+            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X,
+            row_weights,
+        )  # fmt: skip
         self.metrics.add(predicted)
         if self.sets.coverage:
             issued = None if asked is None else asked.thresholds
@@ -389,10 +389,17 @@ class Model(TableClassifier):
         unlearned.warn()
         return np.concatenate(parts)
 
-    def predict(self, source: Any, **options: Any) -> list[Any]:
-        """Return the most likely label of every row."""
+    def predict(self, source: Any, *, costs: Costs | None = None, **options: Any) -> list[Any]:
+        """Return the most likely label of every row, or that of least expected cost.
+
+        `costs` are of mistakes, 1 for those that are not named: ``{"fraud": 50}`` of predicting a
+        fraud as anything else, ``{("fraud", "theft"): 5}`` of predicting it as a theft. Of two
+        classes these are a threshold: "fraud" from a probability of 1/51. Probabilities are taken
+        back to those without `class_weight`.
+        """
         P = self.predict_proba(source, **options)
-        return [self.label_encoder.kept[k] for k in P.argmax(axis=1).tolist()]
+        decided = self.label_encoder.decide(P, costs)
+        return [self.label_encoder.kept[k] for k in decided.tolist()]
 
     def predict_set(self, source: Any, coverage: float = 0.9, **options: Any) -> Any:
         """Return the labels that a row may have, the most probable first; of a table a list.
@@ -411,13 +418,19 @@ class Model(TableClassifier):
         named = self.sets.choose(P * (1.0 - self.unseen_probability), self.labels, coverage)
         return named[0] if isinstance(source, Mapping) else named
 
-    def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
-        """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
+    def score(
+        self, source: Any, target: str | None = None, *, costs: Costs | None = None, **options: Any
+    ) -> Score:
+        """Return the `Score` of the model as it stands on labelled rows; nothing is learned.
+
+        With `costs`, see `predict`, error, recall and precision are of what they decide for, and
+        `Score.cost` is what that costs.
+        """
         self._check_learned()
         dataset = ModelDataset(
             self, source, target, one_pass=True, **{"known_only": True, **options}
         )
-        return Score.of(dataset)
+        return Score.of(dataset, costs)
 
     # What it is worth, and why.
 
@@ -486,7 +499,7 @@ class Model(TableClassifier):
         return explain_model(self, importance=importance, seed=seed)
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
-        """Return one HTML page about its life, which needs nothing else; write it to a path."""
+        """Return the text of one HTML page about its life, self-contained; write it to a path."""
         from folklearn.model.display import report_model
 
         return report_model(self, title, path)

@@ -26,7 +26,7 @@ from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.shared_gaussian import SharedGaussian
 from folklearn.learners.term_mixture import TermMixture
-from folklearn.metrics.accumulator import PredictionBatch
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.readers.table import Table

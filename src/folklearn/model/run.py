@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
-from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment
+from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
 from folklearn.model.summary import describe_columns, find_running_numbers
 from folklearn.progress import working_time
+from folklearn.utils import count_of
 
 if TYPE_CHECKING:
     from folklearn.evaluate.prediction_sets import CoverageRecord
     from folklearn.evaluate.regression import Regression
     from folklearn.evidence.certificate import Certificate
     from folklearn.model.model import Model
+
+_RARE_SHARE = 0.4  # of an equal share of the rows
+_MAX_RARE_CLASSES = 8  # in words
 
 
 @dataclass(frozen=True)
@@ -34,15 +39,133 @@ class Checkpoint:
     lower_bound: float = math.nan  # known at the end, and where bounds of windows are kept
 
 
-class Run:
-    """Result of `Model.run`.
+class Score:
+    """Result of `Model.score`: metrics of rows with labels.
+
+    Attributes
+    ----------
+    labels : the classes that the model knows.
+    metrics : of the rows: counts and rates by class, calibration, segments.
+    """
+
+    def __init__(
+        self, model: "Model", metrics: Metrics | None = None, costs: Costs | None = None
+    ) -> None:
+        self.labels, self.metrics = model.labels, metrics or Metrics()
+        self._costs = None if costs is None else model.label_encoder.cost_matrix(costs)
+
+    @classmethod
+    def of(cls, dataset: ModelDataset, costs: Costs | None = None) -> "Score":
+        score = cls(dataset.model, costs=costs)
+        for rows in dataset.rows():
+            score.add(rows, dataset.predict(rows, costs))
+        dataset.warn_of_left_out()
+        dataset.warn_of_missing()
+        dataset.unlearned.warn()
+        return score
+
+    def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
+        """Add the rows that have a label, which were predicted only."""
+        kept, K = rows.has_label, result.P.shape[1]
+        labels = np.where(result.labels < 0, K, result.labels)
+        batch = PredictionBatch.of_predictions(
+            result.P[kept], result.unseen[kept], labels[kept], result.weights[kept],
+            result.predicted[kept],
+        )  # fmt: skip
+        if len(batch.P):
+            self.metrics.add(batch)
+
+    @property
+    def n_rows(self) -> int:
+        """The rows with a label."""
+        return self.metrics.n_rows
+
+    @property
+    def n_unknown(self) -> int:
+        """The rows of classes that the model does not know."""
+        return sum(one.n_rows for one in self.metrics.by_class()[len(self.labels) :])
+
+    @property
+    def loss(self) -> float:
+        """The average log loss; a class not known costs -ln of what was given to all such."""
+        return self.metrics.average_loss
+
+    @property
+    def error(self) -> float:
+        """The share of rows whose predicted class was wrong."""
+        return self.metrics.error_rate
+
+    @property
+    def cost(self) -> float:
+        """The average cost of a row of the known classes; NaN without costs."""
+        counts = self.confusion[: len(self.labels), : len(self.labels)]
+        if self._costs is None or not counts.any():  # there is no table of more than 50 classes
+            return math.nan
+        return float((counts * self._costs).sum() / counts.sum())
+
+    @property
+    def brier(self) -> float:
+        """The mean squared distance of probabilities and label, from 0 to 2."""
+        return self.metrics.brier
+
+    @property
+    def auc(self) -> float:
+        """The mean of the AUC of the classes, each against all others."""
+        return self.metrics.auc
+
+    @property
+    def classes(self) -> dict[Any, ClassRecord]:
+        """Recall, precision, AUC and average precision by label."""
+        return dict(zip(self.labels, self.metrics.by_class(), strict=False))
+
+    @property
+    def confusion(self) -> Any:
+        """Rows of a class (first) that were predicted as a class (second)."""
+        return self.metrics.confusion
+
+    @property
+    def rare(self) -> dict[Any, ClassRecord]:
+        """The classes with less than 40 % of an equal share of the rows, the rarest first.
+
+        Of two classes that is one with less than 20 % of them.
+        """
+        classes = {label: one for label, one in self.classes.items() if one.n_rows}
+        limit = _RARE_SHARE * self.n_rows / max(1, len(classes))
+        rare = [(one.n_rows, label, one) for label, one in classes.items() if one.n_rows < limit]
+        return {label: one for _, label, one in sorted(rare, key=lambda entry: entry[0])}
+
+    @property
+    def rare_in_words(self) -> list[str]:
+        """A line for every rare class, and for all of them after the first eight."""
+        lines = [f"{label}: {one.in_words(self.n_rows)}." for label, one in self.rare.items()]
+        n_more = len(lines) - _MAX_RARE_CLASSES
+        return lines[:_MAX_RARE_CLASSES] + [f"And {n_more} more rare classes."] * (n_more > 0)
+
+    def __repr__(self) -> str:
+        return self._describe(f"Score: {count_of(self.n_rows, 'row')}", math.nan)
+
+    def _describe(self, what: str, holdout_loss: float) -> str:
+        facts = [f"{what}, loss {self.loss:.4f}"]
+        if not math.isnan(holdout_loss):
+            facts.append(f"hold-out {holdout_loss:.4f}")
+        facts.append(f"error {100.0 * self.error:.1f} %")
+        if not math.isnan(self.cost):
+            facts.append(f"cost {self.cost:.4g}")
+        if self.rare and not math.isnan(self.auc):
+            facts.append(f"AUC {self.auc:.3f}")
+        if self.n_unknown:
+            facts.append(f"{self.n_unknown} of classes that the model does not know")
+        return ", ".join(facts)
+
+
+class Run(Score):
+    """Result of `Model.run`: a `Score` of rows that were each predicted before they were learned.
 
     Attributes
     ----------
     name : of the source.
     labels : the classes known at the end.
-    n_rows, n_unlabelled : rows that were learned, and rows that were only predicted.
-    loss, error : averages over the rows of this run, each predicted before it was learned.
+    n_unlabelled : rows that were only predicted; `n_rows` were learned.
     holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
     certificate : what no linear model could have beaten, over the life of the model.
@@ -54,19 +177,14 @@ class Run:
     """
 
     def __init__(self, model: "Model", name: str, exact: bool | None = None) -> None:
-        self.model, self.name, self.metrics = model, name, Metrics()
-        self.labels: tuple[Any, ...] = ()
+        super().__init__(model)
+        self.model, self.name = model, name
         self.n_unlabelled, self.holdout_loss, self.seconds = 0, math.nan, 0.0
         self.certificate: Certificate | None = None
         self.hindsight: Regression | None = None
         self.coverage: list[CoverageRecord] = []
         self.checkpoints: list[Checkpoint] = []
         self._started, self._encoded = working_time(), EncodedRows(exact)
-
-    @property
-    def n_rows(self) -> int:
-        """The rows that were learned."""
-        return self.metrics.n_rows
 
     @property
     def notes(self) -> list[str]:
@@ -79,21 +197,6 @@ class Run:
     def windows(self) -> tuple[Segment, ...]:
         """The run in up to 64 segments."""
         return self.metrics.segments
-
-    @property
-    def confusion(self) -> Any:
-        """Rows of a class (first) that were predicted as a class (second)."""
-        return self.metrics.confusion
-
-    @property
-    def loss(self) -> float:
-        """The average loss of the rows of this run."""
-        return self.metrics.average_loss
-
-    @property
-    def error(self) -> float:
-        """The share of rows whose most likely class was wrong."""
-        return self.metrics.error_rate
 
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
         """Add rows that were learned, or only predicted."""
@@ -151,62 +254,16 @@ class Run:
         return draw_run(self, path)
 
     def report(self, path: Any = None) -> str:
-        """Return one HTML page about the run, self-contained; write it to a path."""
+        """Return the text of one HTML page about the run, self-contained; write it to a path."""
         from folklearn.model.display import report_run
 
         return report_run(self, path)
 
     def __repr__(self) -> str:
-        holdout = "" if math.isnan(self.holdout_loss) else f"hold-out {self.holdout_loss:.4f}, "
-        return (
-            f"Run over {self.name}: {self.n_rows} rows, loss {self.loss:.4f}, "
-            f"{holdout}error {100.0 * self.error:.1f} %"
-        )
+        rows = count_of(self.n_rows, "row")
+        return self._describe(f"Run over {self.name}: {rows}", self.holdout_loss)
 
     def _repr_html_(self) -> str:
         from folklearn.model.display import run_card
 
         return run_card(self)
-
-
-@dataclass(frozen=True)
-class Score:
-    """Scores of a model on rows that it did not learn.
-
-    Attributes
-    ----------
-    n_rows : labelled rows, each counted once.
-    loss : average log loss; a class that the model does not know costs -ln of what it gave to that.
-    error : the share of rows whose most likely class was wrong.
-    n_unknown : rows of classes that the model does not know.
-    """
-
-    n_rows: int
-    loss: float
-    error: float
-    n_unknown: int = 0
-
-    @classmethod
-    def of(cls, dataset: ModelDataset) -> "Score":
-        totals = np.zeros(5)
-        for rows in dataset.rows():
-            totals += cls.totals(rows, dataset.predict(rows))
-        dataset.warn_of_left_out()
-        dataset.warn_of_missing()
-        dataset.unlearned.warn()
-        return cls.of_totals(totals)
-
-    @staticmethod
-    def totals(rows: LabelledTable, result: PredictionBatch) -> Array:
-        """Return rows with a label, their loss, weight, mistakes and unknown classes."""
-        kept = rows.has_label
-        numbers, weights = result.labels[kept], result.weights[kept]
-        wrong = result.P[kept].argmax(axis=1) != numbers
-        loss = weights @ result.losses[kept]
-        return np.array([len(numbers), loss, weights.sum(), wrong.sum(), (numbers < 0).sum()])
-
-    @classmethod
-    def of_totals(cls, totals: Array) -> "Score":
-        n, loss, weight, wrong, unknown = totals.tolist()
-        average = loss / weight if weight > 0.0 else math.nan
-        return cls(int(n), average, wrong / n if n else math.nan, int(unknown))

@@ -14,13 +14,8 @@ from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
-from folklearn.metrics.accumulator import (
-    MIN_BOUNDED_ROWS,
-    ClassRecord,
-    ColumnRecord,
-    Metrics,
-    PredictionBatch,
-)
+from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, ClassRecord, ColumnRecord, Metrics
+from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.roles import NUMBER
 from folklearn.report.rendering import format_about, format_loss, format_share
@@ -128,13 +123,8 @@ class ModelSummary:
 
         `hindsight` is a regression of all of them.
         """
-        n, zeros, metrics = len(y), np.zeros(len(y)), Metrics()
-        empty = np.zeros((n, 0))
-        metrics.add(
-            PredictionBatch.of(
-                P, zeros, y, np.full(n, P.shape[1]), zeros + 1.0, zeros * math.nan, empty, empty[0]
-            )
-        )
+        n, metrics = len(y), Metrics()
+        metrics.add(PredictionBatch.of_predictions(P, np.zeros(n), y, np.ones(n), P.argmax(axis=1)))
         claims, losses = [_NO_ROWS_TO_PROVE], {}
         if certificate is not None:
             losses = {"these predictions": certificate.loss / n}

@@ -15,7 +15,7 @@ from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import EncodedBatch, TableEncoder
-from folklearn.model.labels import LabelEncoder, plain, unplain
+from folklearn.model.labels import Costs, LabelEncoder, plain, unplain
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.open import as_table
 from folklearn.readers.table import MissingValues, table_from_records
@@ -155,9 +155,16 @@ class TableClassifier(Serializable):
             return np.full((len(table), K), 1.0 / max(1, K))
         return self.pipeline.predict_next(self.encoder.encode_known(table))
 
-    def predict_one(self, x: Mapping[Any, Any]) -> Any:
-        """Return the most likely label of a row whose label comes soon, None before any class."""
+    def predict_one(self, x: Mapping[Any, Any], *, costs: Costs | None = None) -> Any:
+        """Return the most likely label of a row whose label comes soon, None before any class.
+
+        With `costs`, see `Model.predict`, it is the label of least expected cost.
+        """
         p = self.predict_proba_one(x)
+        if costs is not None and p:
+            P = np.array([[*p.values()]])
+            decided = self.label_encoder.decide(P, costs, may_come=self.is_open)
+            return self.label_encoder.kept[decided[0]]
         return max(p, key=p.__getitem__) if p else None
 
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
