@@ -23,7 +23,7 @@ from folklearn.kernels.blas import OWN
 
 RESULTS = Path(__file__).parent / "results"
 N_WAVES = (500, 1000, 2000)
-SIGMA = 7.0
+SIGMA = 4.0
 WARM_UP_ROWS = 4000
 LAST_ROWS = 10_000
 COLUMNS = {
