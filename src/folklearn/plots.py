@@ -263,6 +263,7 @@ def weights(
     W: ArrayLike,
     *,
     title: str = "Weights",
+    what: str = "weight",
     most: int = 20,
     ax: Any = None,
 ) -> "Figure":
@@ -296,7 +297,7 @@ def weights(
     inside = np.where(values > 0.0, color, "white")  # full is for a class, empty against it
     if K <= 2:
         sides = [style.truncate_label(label, 18) for label in labels]
-        about = f"weight for {sides[0]}" if K == 1 else f"← {sides[0]}     weight     {sides[1]} →"
+        about = f"{what} for {sides[0]}" if K == 1 else f"← {sides[0]}     {what}     {sides[1]} →"
         ax = style.prepare_axes(ax, (6.4, height), title, about, note=note, grid="x")
         middles = np.arange(len(rows)) + 0.5
         ax.barh(middles, values[:, 0], 0.5, color=inside[:, 0], edgecolor=color[:, 0])

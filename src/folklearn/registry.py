@@ -53,6 +53,7 @@ _MODULES = {
     "model.encoder": "TableEncoder",
     "model.pipeline": "OnlinePipeline",
     "model.explain": "Explanation",
+    "model.row_explanation": "Contribution RowExplanation",
     "model.holdout": "HoldoutWeights",
     "metrics.accumulator": "ClassRecord ColumnRecord Metrics Segment",
     "metrics.columns": "ColumnCounts ColumnPlaces Shift",

@@ -1,11 +1,17 @@
 """Explanations say what columns do, in nats."""
 
+import re
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from folklearn import Model, load
+from folklearn import DataWarning, Model, load
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
+from folklearn.readers.open import as_table
+from folklearn.readers.table import table_from_records
+from folklearn.validation import norms
 
 
 def test_a_category_weighs_what_its_being_there_changes(rng):
@@ -294,3 +300,204 @@ def test_columns_beside_words_have_shapes_and_words_have_none():
     assert (explained.shapes, explained.pairs) == ({}, ())
     with pytest.raises(InvalidInputError, match="no shape of any column to draw"):
         explained.plot_shapes()
+
+
+# One row.
+
+
+def expert_odds(model, row, explained):
+    """Return the log odds of the two classes by the expert that is named, or the fit."""
+    pipeline = model.pipeline
+    table = table_from_records([row], [1]) if isinstance(row, dict) else as_table(row)
+    Z = pipeline.scale(model.encoder.encode_known(table))
+    if pipeline.batch_fit is not None:
+        P = model.predict_proba(table)
+    else:
+        learner = pipeline.learner
+        P = learner._expert_predictions(Z, norms(Z))[
+            learner._expert_names().index(explained.explained_by)
+        ]
+    p = P[0][[model.labels.index(explained.label), model.labels.index(explained.against)]]
+    np.testing.assert_allclose(explained.model_probabilities, p, rtol=1e-9)
+    return np.log(p[0] / p[1])
+
+
+def check_adds_up(model, row):
+    explained = model.explain(row)
+    P = model.predict_proba([row] if isinstance(row, dict) else row)
+    p = dict(zip(model.labels, P[0], strict=True))
+    first, second = sorted(p, key=p.__getitem__)[:-3:-1]
+    assert {explained.label, explained.against} == {first, second}
+    assert explained.probabilities == pytest.approx(sorted(p.values())[:-3:-1], rel=1e-12)
+    odds = expert_odds(model, row, explained)
+    np.testing.assert_allclose(sum(nats for *_, nats in explained.table), odds, atol=1e-9)
+    np.testing.assert_allclose(sum(explained.by_column().values()), odds, atol=1e-9)
+    np.testing.assert_allclose(sum(line.nats for line in explained.top(2)), odds, atol=1e-9)
+    assert f"{explained.label} (" in repr(explained)
+    return explained
+
+
+def rows_of_many_kinds(rng, n):
+    """Return rows with a number, a code, a day and a note, some missing, and their classes."""
+    rows, labels = [], []
+    notes = ("late and lost", "all fine thanks", "very late again", "thanks a lot")
+    for i, x in enumerate(rng.normal(size=n).round(2).tolist()):
+        row = {"x": x, "z": float(i % 7), "code": "abc"[i % 3], "note": notes[i % 4]}
+        row["when"] = f"2024-{1 + i % 12:02d}-{1 + i % 28:02d}"
+        for name in ("x", "code", "note", "when") * (i % 5 == 0):
+            row[name] = row[name] if rng.random() < 0.5 else None
+        rows.append(row)
+        labels.append(
+            "no" if x + (i % 3 == 1) + rng.logistic() < 0.0 else ["yes", "perhaps"][i % 2]
+        )
+    return rows, labels
+
+
+@pytest.mark.parametrize(
+    ("options", "n_classes", "without"),
+    [
+        ({}, 3, ["note"]),
+        ({}, 2, ["note", "when"]),
+        ({"terms": "all"}, 2, ["note"]),
+        ({"terms": "none"}, 3, ["note"]),
+        ({}, 3, []),  # wide
+        ({"roles": {"note": "words"}, "crosses": [("code", "z")]}, 2, ["when"]),
+        ({"crosses": [("x", "z"), ("code", "x")]}, 2, ["note"]),
+        ({"scale": False, "intercept": False}, 3, ["note", "when"]),
+        ({"learner": "ogd"}, 2, ["note"]),
+        ({"terms": "none", "backend": "blocks"}, 3, ["note"]),
+    ],
+)
+def test_contributions_add_up_to_the_log_odds_of_the_model_that_is_named(
+    rng, options, n_classes, without
+):
+    rows, labels = rows_of_many_kinds(rng, 400)
+    rows = [{k: v for k, v in row.items() if k not in without} for row in rows]
+    labels = [label if n_classes == 3 or label == "no" else "yes" for label in labels]
+    model = Model(**options)
+    for row, label in zip(rows[:9], labels, strict=False):  # columns and classes that come late
+        model.learn_one({k: v for k, v in row.items() if k != "z"}, label)
+    model.learn_many(rows[9:], labels[9:])
+    before = model.to_bytes()
+    for row in (*rows[:6], {"x": 40.0, "code": "a"}, {"x": None}):
+        if model.pipeline.learner._expert_names()[0].startswith("0: "):  # of a nested mixture
+            explained = model.explain(row)
+            odds = np.log(np.divide(*explained.model_probabilities))
+            np.testing.assert_allclose(explained.log_odds, odds, atol=1e-9)
+        else:
+            explained = check_adds_up(model, row)
+        assert 0.0 < explained.share <= 1.0
+        missing = {line.name for line in explained.contributions if line.value is None}
+        assert missing <= {name for name in rows[0] if row.get(name) is None}
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize(("terms", "without"), [("auto", "note"), ("none", "note"), ("auto", "")])
+def test_after_fit_a_row_is_explained_by_the_fit(rng, tmp_path, terms, without):
+    rows, labels = rows_of_many_kinds(rng, 250)
+    rows = [{k: v for k, v in row.items() if k != without} for row in rows]
+    labelled = [row | {"y": y} for row, y in zip(rows, labels, strict=True)]
+    model = Model(terms=terms).fit(labelled, "y")
+    for row in rows[:4]:
+        explained = check_adds_up(model, row)
+        assert re.fullmatch("the fit of lines( and terms)? to all rows", explained.explained_by)
+        assert explained.share == 1.0
+        assert explained.probabilities == pytest.approx(explained.model_probabilities, rel=1e-9)
+    model.save(tmp_path / "m.folk")
+    assert load(tmp_path / "m.folk").explain(rows[0]) == model.explain(rows[0])
+
+
+def test_a_column_has_all_its_terms_and_pairs_have_lines_of_their_own(rng):
+    """Straight from the definitions of terms: of the columns alone, of pairs, and of waves."""
+    model, rows = learn(rng)
+    row = rows[1]
+    explained = model.explain(row)
+    assert explained.explained_by.startswith("terms, ")
+    W, places = weights_of(model), model.encoder.places
+    own = {"x": {places["x", ""]}, "z": {places["z", ""]}}
+    own["kind"] = {place for (source, _), place in places.items() if source == "kind"}
+    owner = {place: name for name, mine in own.items() for place in mine}
+    X = model.encoder.encode_known(table_from_records([row], [1]))
+    pair = [model.labels.index(explained.label), model.labels.index(explained.against)]
+
+    def slow(names):
+        kept = slow_scores(model, X, W, lambda columns: {owner[j] for j in columns} == names)
+        return float(np.subtract(*kept[0][pair]))
+
+    sums = {line.columns: line.nats for line in explained.contributions if line.columns}
+    assert len(sums) == 6
+    for columns, nats in sums.items():
+        np.testing.assert_allclose(nats, slow(set(columns)), atol=1e-9)
+    by_column = explained.by_column()
+    half = 0.5 * sum(nats for columns, nats in sums.items() if "x" in columns and len(columns) > 1)
+    np.testing.assert_allclose(by_column["x"], sums["x",] + half, atol=1e-9)
+    values = {name: value for name, value, _ in explained.table}
+    assert {name: values[name] for name in own} == row
+    assert (values["constant"], values["kind × x"]) == ("", "")
+    assert values["waves of all columns"] == ""
+
+
+def test_a_missing_number_counts_as_its_mean(rng):
+    model, _ = learn(rng)
+    explained = model.explain({"x": None, "z": 1.0, "kind": "c"})
+    lines = {line.name: line for line in explained.contributions}
+    assert (lines["x"].value, lines["x"].nats) == (None, 0.0)
+    assert "x (missing)" in repr(explained)
+    assert "kind = c" in repr(explained)
+
+
+def test_words_stand_below_their_column():
+    model = Model(roles={"note": "words"})
+    for i in range(100):
+        model.learn_one({"note": ["my card was stolen", "slow app crashes"][i % 2]}, i % 2)
+    explained = check_adds_up(model, {"note": "my slow card and my nephew"})
+    names = {line.name for line in explained.contributions}
+    assert {"note: my", "note: slow", "note: card"} < names
+    assert "note: nephew" not in names  # never learned
+    text = repr(explained).splitlines()
+    at = next(i for i, line in enumerate(text) if line.endswith("note:"))
+    assert {line.split()[-1] for line in text[at + 1 : at + 4]} == {"my", "slow", "card"}
+    assert set(explained.by_column()) == {"note", "constant"}
+    sum_of_note = next(float(line.split()[0]) for line in text if line.endswith("note:"))
+    np.testing.assert_allclose(explained.by_column()["note"], sum_of_note, atol=0.01)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_without_names_are_explained_by_number(rng, wide):
+    X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    X[::7, 1] = 0.0 if wide else np.nan
+    given = csr_array(X) if wide else X
+    model = Model()
+    model.learn_many(given, y)
+    explained = check_adds_up(model, given[[0]])
+    values = {
+        line.name: line.value for line in explained.contributions if line.columns == (line.name,)
+    }
+    assert (
+        values == {"0": X[0, 0], "1": None, "2": X[0, 2]} if not wide else {"0", "2"} <= set(values)
+    )
+    with pytest.raises(InvalidInputError, match="one row is explained at a time, got 2 rows"):
+        model.explain(given[:2])
+
+
+def test_nothing_is_explained_before_two_classes():
+    model = Model()
+    with pytest.raises(InvalidInputError, match="learned nothing yet"):
+        model.explain({"x": 1.0})
+    model.learn_one({"x": 1.0}, "a")
+    with pytest.raises(InvalidInputError, match="before two classes"):
+        model.explain({"x": 1.0})
+    model.learn_one({"x": 2.0, "k": "a"}, "b")
+    with pytest.warns(DataWarning, match="never learned"):
+        model.explain({"x": 1.0, "k": "new"})
+
+
+def test_why_a_row_is_drawn(rng, tmp_path):
+    pytest.importorskip("matplotlib")
+    model, rows = learn(rng)
+    explained = model.explain(rows[1])
+    (ax,) = explained.plot(tmp_path / "why.png").axes
+    assert (tmp_path / "why.png").stat().st_size > 1000
+    assert [bar.get_width() for bar in ax.patches] == [line.nats for line in explained.top(20)]
+    assert ax.get_xlabel() == f"← {explained.against}     log odds     {explained.label} →"
+    assert "kind = " in explained._repr_html_()

@@ -11,7 +11,7 @@ from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.batch.penalised import MAX_PASSES, RidgeTrial, search_ridges
 from folklearn.kernels import linear_models
 from folklearn.kernels.hash_index import Columns
-from folklearn.sparse import Contexts, SparseRows, StackedRows
+from folklearn.sparse import Contexts, Indices, SparseRows, StackedRows
 from folklearn.validation import Rows
 
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
@@ -46,6 +46,12 @@ class ColumnModel:
 
     def __post_init__(self) -> None:
         self._index = Columns.of(self.columns)
+
+    def weights_at(self, columns: Indices) -> Array:
+        """Return the weights (n, K) of columns (n,), 0 of those that did not occur."""
+        places, W = self._index.find(columns), np.zeros((len(columns), self.weights.shape[1]))
+        W[places >= 0] = self.weights[places[places >= 0]]
+        return W
 
     def predict(self, X: Contexts) -> Array:
         """Return the probabilities (T, K) of rows (T, d)."""

@@ -20,11 +20,13 @@ from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.roles import ID
+from folklearn.model.row_explanation import RowExplanation, explain_rows
 from folklearn.model.run import Score
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
 _SET = "set"
+_MAX_REASONS = 3  # of a row
 
 
 def predict(
@@ -45,6 +47,9 @@ def predict(
         ),
     ] = None,
     costs: options.Costs = None,
+    explain: Annotated[
+        bool, Option("--explain", help="Add what speaks for the class, and not for the next one.")
+    ] = False,
     on_bad_row: options.OnBadRow = "stop",
     quiet: options.Quiet = False,
 ) -> None:
@@ -54,6 +59,8 @@ def predict(
     is one, the most likely class and its probability, and the probability
     of every class. Columns are found by name; those that the model does not
     know are ignored. Where rows have labels, the error and the loss follow.
+    With --explain, two columns more: the next class, and what speaks most
+    for the first against it, in nats.
 
     Standard input (-) is answered line by line, as it comes.
     """
@@ -81,7 +88,9 @@ def predict(
         with (
             stream_signals() as signals,
             progress_bar(console, "predicting", reader.n_rows) as report,
-            open_writer(output, path, dataset, labelled=labelled, coverage=coverage) as writer,
+            open_writer(
+                output, path, dataset, labelled=labelled, coverage=coverage, explain=explain
+            ) as writer,
         ):
             rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
@@ -130,14 +139,21 @@ class PredictionWriter:
     The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
     a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
     label was given; `unseen`, that of a class never seen; with `coverage` the `set` of labels, with
-    | between them (a label that has one has \\| for it); and `p:` of every class that is known when
-    the first row is written.
+    | between them (a label that has one has \\| for it); with `explain` `against`, the class that
+    comes next, and `why`, what adds most to the log odds between the two, and what all the rest
+    adds; and `p:` of every class that is known when the first row is written.
     """
 
     def __init__(
-        self, file: TextIO, dataset: ModelDataset, *, labelled: bool, coverage: float | None = None
+        self,
+        file: TextIO,
+        dataset: ModelDataset,
+        *,
+        labelled: bool,
+        coverage: float | None = None,
+        explain: bool = False,
     ) -> None:
-        self._coverage = coverage
+        self._coverage, self._explain = coverage, explain
         self._file, self._model, self._labelled = file, dataset.model, labelled
         self._is_live = dataset.reader.is_live
         self._ids = [name for name in dataset.kinds if dataset.roles[name] == ID]
@@ -145,6 +161,7 @@ class PredictionWriter:
         self._writer = csv.writer(file, lineterminator="\n")
         names = ["row", LABEL, "predicted", "probability", "p_label", UNSEEN]
         names += [_SET] * (coverage is not None)
+        names += ["against", "why"] * explain
         names += [f"{CLASS_PREFIX}{label}" for label in dataset.model.labels]
         ids = [f"id:{name}" if name in names else name or "id:" for name in self._ids]
         hidden = () if labelled else (LABEL, "p_label")
@@ -170,6 +187,9 @@ class PredictionWriter:
             columns.append(
                 ["|".join(str(label).replace("|", r"\|") for label in chosen) for chosen in sets]
             )
+        if self._explain:
+            whys = list(explain_rows(self._model, rows.table))
+            columns += [[why.against for why in whys], [_format_why(why) for why in whys]]
         columns += step.P[:, : self._n_classes].T.tolist()
         self._write(zip(*columns, strict=True))
 
@@ -177,6 +197,10 @@ class PredictionWriter:
         self._writer.writerows(lines)
         if self._is_live:
             self._file.flush()
+
+
+def _format_why(explanation: RowExplanation) -> str:
+    return "; ".join(f"{line} {line.nats:+.2f}" for line in explanation.top(_MAX_REASONS))
 
 
 @contextmanager
@@ -187,6 +211,7 @@ def open_writer(
     *,
     labelled: bool = True,
     coverage: float | None = None,
+    explain: bool = False,
 ) -> Iterator[PredictionWriter | None]:
     """Yield a writer to a path, to standard output if that is None; None without a name."""
     if name is None:
@@ -194,11 +219,13 @@ def open_writer(
         return
     if path is not None:
         with open(path, "w", encoding="utf-8", newline="") as file:
-            yield PredictionWriter(file, dataset, labelled=labelled, coverage=coverage)
+            yield PredictionWriter(
+                file, dataset, labelled=labelled, coverage=coverage, explain=explain
+            )
         return
     stdout: Any = sys.stdout
     if stdout is None:  # the calling process closed it
         raise FolklearnError("standard output is closed: name a file for the predictions")
     stdout.reconfigure(encoding="utf-8", newline="")
-    yield PredictionWriter(stdout, dataset, labelled=labelled, coverage=coverage)
+    yield PredictionWriter(stdout, dataset, labelled=labelled, coverage=coverage, explain=explain)
     stdout.flush()

@@ -43,6 +43,24 @@ class WarmStart(NamedTuple):
     n_rounds: int
 
 
+class LeadingModel(NamedTuple):
+    """The linear model of largest weight in a mixture, and what it sees of one context.
+
+    name : what it is.
+    share : its weight.
+    columns, values : (n,) of the context.
+    W : (K, n) its weights there.
+    bias : (K,) what else it adds to the logits.
+    """
+
+    name: str
+    share: float
+    columns: NDArray[Any]
+    values: Array
+    W: Array
+    bias: Array
+
+
 _MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning
 _CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 
@@ -281,6 +299,15 @@ class Learner(Serializable, ABC):
     def coef(self) -> Array:
         """Return the weights (K, d) of the linear model that it is, or leans on most."""
         raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")
+
+    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
+        """Return the linear model of largest weight, and what it sees of a checked context.
+
+        Weights are of the experts in the order of their names, by default its own.
+        """
+        name, share = type(self).__name__, 1.0 if weights is None else float(weights[0])
+        no_bias = np.zeros(self.n_classes)
+        return LeadingModel(name, share, np.arange(len(x)), x, self.coef(), no_bias)
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""

@@ -23,7 +23,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
-from folklearn.learners.base import Learner
+from folklearn.learners.base import LeadingModel, Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -249,6 +249,14 @@ class ExpertLearner(Learner):
         """Return the weights (K, d) of the leader with the least loss so far."""
         n_leaders = len(self._state.spec.numbers["leaders"])
         return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
+
+    def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
+        spec, K = self._state.spec, self.n_classes
+        weights = self._state["weights"] if weights is None else weights
+        best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
+        W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
+        found = spec.names()[best], float(weights[best]), np.arange(len(x)), x
+        return LeadingModel(*found, W[:, :-1], spec.unit * W[:, -1])
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""

@@ -15,6 +15,7 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.lower_bound import round_loss_up
 from folklearn.kernels.experts import weigh_rounds
 from folklearn.learners.base import (
+    LeadingModel,
     Learner,
     WarmStart,
     check_is_learner,
@@ -305,6 +306,13 @@ class Mixture(Learner):
         """Return the weights (K, d) of the surviving expert with the least loss so far."""
         best = int(np.argmin(self._losses[self._alive]))
         return self._survivors[best].coef()
+
+    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
+        weights = self._weights[self._alive] if weights is None else weights
+        best = int(np.argmax(weights))
+        expert, seen, _ = list(self._views(x))[best]
+        leading = expert._leading_model(seen)
+        return leading._replace(share=float(weights[best]) * leading.share)
 
     @property
     def n_bytes(self) -> int:

@@ -14,6 +14,7 @@ from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
 from folklearn.learners.base import (
     FirstOrderCertified,
+    LeadingModel,
     WarmStart,
     check_weights,
     rows_to_review,
@@ -312,14 +313,23 @@ class SparseSgd(FirstOrderCertified):
         best = int(np.argmin(self._standing[sparse_sgd.LOSSES]))
         return self._columns.columns.copy(), self._weights_of(best)
 
-    def _weights_of(self, e: int) -> Array:
-        """Return the weights (n, K) of an expert in the columns that occurred."""
-        entries = self._table[: self._columns.n, e]
-        weights = entries[:, : self.n_classes].copy()
+    def _weights_of(self, e: int, places: Any = None) -> Array:
+        """Return the weights (n, K) of an expert in the columns that occurred, or in some."""
+        entries = self._table[slice(self._columns.n) if places is None else places, e]
+        weights: Array = entries[:, : self.n_classes].copy()
         kind, rate, offset = self._experts[e, :3]
         if kind == sparse_sgd.DUAL:
             weights *= -rate / np.sqrt(offset + entries[:, self.n_classes :])
         return weights
+
+    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
+        weights = self._weights if weights is None else weights
+        best = int(np.argmax(weights))
+        columns, values = x if isinstance(x, SparseRow) else sparse_row(x)
+        places, W = self._columns.find(columns), np.zeros((len(columns), self.n_classes))
+        W[places >= 0] = self._weights_of(best, places[places >= 0])
+        name, no_bias = self._expert_names()[best], np.zeros(self.n_classes)
+        return LeadingModel(name, float(weights[best]), columns, values, W.T, no_bias)
 
     @property
     def n_bytes(self) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.base import Learner
+from folklearn.learners.base import LeadingModel, Learner
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.shared_gaussian import SharedGaussian
 
@@ -159,6 +159,22 @@ class TermMixture(Mixture):
         if self.lines is not None:
             return self.lines.coef()
         return super().coef()[:, self.n_terms :]
+
+    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
+        leading, start = [], 0
+        for (expert, seen, _), share in zip(
+            self._views(x), self._weights[self._alive], strict=True
+        ):
+            of_expert = slice(start, start := start + len(self._names_of(expert)))
+            found = expert._leading_model(seen, None if weights is None else weights[of_expert])
+            if weights is None:
+                found = found._replace(share=float(share) * found.share)
+            if isinstance(expert, SharedGaussian):
+                found = found._replace(name=self.name_of(expert))
+            else:
+                found = found._replace(columns=self.n_terms + found.columns)
+            leading.append(found)
+        return max(leading, key=lambda found: found.share)
 
     def best_gaussian(self) -> SharedGaussian | None:
         """Return the learner of terms with the least loss, of those that do not forget if any."""

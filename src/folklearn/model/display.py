@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from folklearn.evidence.certificate import Certificate
     from folklearn.model.explain import Explanation
     from folklearn.model.model import Model
+    from folklearn.model.row_explanation import RowExplanation
     from folklearn.model.run import Run
     from folklearn.model.shapes import Shape
 
@@ -88,6 +89,13 @@ def draw_run(run: "Run", path: Any = None) -> Any:
 def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
     labels = list(map(str, explanation.labels))
     return _save(plots.weights(explanation.names, labels, explanation.weights.T), path)
+
+
+def draw_row_explanation(explanation: "RowExplanation", path: Any = None) -> Any:
+    lines, classes = explanation.top(_MAX_CARD_ROWS), [explanation.against, explanation.label]
+    W = [[0.0] * len(lines), [line.nats for line in lines]]
+    look: Any = {"title": f"Why {explanation.label}?", "what": "log odds", "most": len(lines)}
+    return _save(plots.weights(list(map(str, lines)), classes, W, **look), path)
 
 
 @style.use_style()
@@ -231,6 +239,13 @@ def explanation_card(explanation: "Explanation") -> str:
     rows = [(f"importance of {name}", importance) for name, importance in columns]
     figure = draw_weights(explanation) if explanation.weights.size else None
     return render_card("Explanation", rows, figure)
+
+
+def row_explanation_card(explanation: "RowExplanation") -> str:
+    rows = [(str(line), line.nats) for line in explanation.top(_MAX_CARD_ROWS)]
+    rows += [(f"in all, by {explanation.in_words}", explanation.log_odds)]
+    title = f"Log odds of {explanation.label} against {explanation.against}"
+    return render_card(title, rows, draw_row_explanation(explanation))
 
 
 def _certificate_rows(certificate: "Certificate | None") -> list[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """Why a model says what it says: weights and shapes by column and class, and their worth."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -149,8 +149,8 @@ def _find_sparse_weights(
             if role == CATEGORY:
                 names |= {first + place_of(text): f"{source} = {text}" for text in texts}
             else:
-                tokens = chain.from_iterable(map(vectorizer().build_analyzer(), texts))
-                names |= {first + _place_of_word(token): f"{source}: {token}" for token in tokens}
+                words = find_words(texts).items()
+                names |= {first + place: f"{source}: {word}" for place, word in words}
         else:
             names[first] = f"{source}: {value}" if value else source
     columns, weights = pipeline.column_weights()
@@ -162,10 +162,12 @@ def _find_sparse_weights(
     return [names[column] for column in columns[rows].tolist()], weights
 
 
-def _place_of_word(token: str) -> int:
+def find_words(texts: Iterable[str]) -> dict[int, str]:
+    """Return the words, and pairs of words, of texts by the places that they have by hash."""
     from sklearn.utils import murmurhash3_32
 
-    return abs(int(murmurhash3_32(token.encode("utf-8"), seed=0))) % HASHED
+    words = set(chain.from_iterable(map(vectorizer().build_analyzer(), texts)))
+    return {abs(int(murmurhash3_32(w.encode("utf-8"), seed=0))) % HASHED: w for w in words}
 
 
 def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.labels import Costs, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
+from folklearn.model.row_explanation import RowExplanation, explain_rows
 from folklearn.model.run import Run, Score
 from folklearn.model.table_classifier import TableClassifier
 from folklearn.readers.open import as_table
@@ -494,9 +495,28 @@ class Model(TableClassifier):
             monitor.alert = alert
         return monitor
 
-    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
-        """Return weights and shapes of columns, and what recent rows lose without each column."""
-        return explain_model(self, importance=importance, seed=seed)
+    @overload
+    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation: ...
+
+    @overload
+    def explain(self, row: Any) -> RowExplanation: ...
+
+    def explain(
+        self, row: Any = None, *, importance: bool = True, seed: int = 0
+    ) -> Explanation | RowExplanation:
+        """Return weights and shapes of columns, and what recent rows lose without each column.
+
+        Of a row (a mapping, or a table of one row): why it is predicted as it is, by column.
+        """
+        if row is None:
+            return explain_model(self, importance=importance, seed=seed)
+        table = table_from_records([row], [1]) if isinstance(row, Mapping) else as_table(row)
+        if len(table) != 1:
+            raise InvalidInputError(f"one row is explained at a time, got {len(table)} rows")
+        unlearned, explained = UnlearnedValues(self), next(explain_rows(self, table))
+        unlearned.count(table)
+        unlearned.warn()
+        return explained
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return the text of one HTML page about its life, self-contained; write it to a path."""

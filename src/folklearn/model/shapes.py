@@ -57,11 +57,7 @@ def find_shapes(
     terms = scaler.terms if first and isinstance(scaler, TermScaler) else None
     X = encoder.encode_known(table)
     Z = scaler.scale_rows(X, learn=False)[:, -W.shape[1] :]
-    owners, groups = _find_owners(encoder, terms), dict[tuple[Key, ...], list[int]]()
-    columns = first + pipeline.feature_columns[: len(encoder.keys)]
-    numbers = [*range(len(owners) - len(columns)), *columns.tolist()]
-    for owner, number in zip(owners, numbers, strict=True):
-        groups.setdefault(owner, []).append(number)
+    groups = find_owners(pipeline, encoder, terms)
     scores = {owner: Z[:, at] @ W[:, at].T for owner, at in groups.items()}
     spreads = {owner: float(s.std(axis=0).max()) if len(X) else 0.0 for owner, s in scores.items()}
     grids = {owner: _make_grid(encoder, *owner, X, terms) for owner in groups if len(owner) == 1}
@@ -113,8 +109,10 @@ def _choose_weights(pipeline: OnlinePipeline) -> tuple[Array, str]:
     return pipeline.coef(), f"the {lines if fit is None else 'fit of lines to all rows'}"
 
 
-def _find_owners(encoder: TableEncoder, terms: TermSet | None) -> list[tuple[Key, ...]]:
-    """Return what each term and each column belongs to: one column of the data, or several.
+def find_owners(
+    pipeline: OnlinePipeline, encoder: TableEncoder, terms: TermSet | None
+) -> dict[tuple[Key, ...], list[int]]:
+    """Return the columns of contexts, terms first, by what they belong to: one column, or several.
 
     The categories of a column are one, the parts of a date are several. Waves are left out.
     """
@@ -123,8 +121,13 @@ def _find_owners(encoder: TableEncoder, terms: TermSet | None) -> list[tuple[Key
         crosses.get(source, ((source, "" if encoder.roles.get(source) == CATEGORY else part),))
         for source, part in encoder.keys
     ]
-    of_terms = [] if terms is None else terms.columns.tolist()
-    return [tuple(sorted({*columns[i], *columns[j]})) for i, j in of_terms] + columns
+    n_terms, of_terms = (0, []) if terms is None else (len(terms), terms.columns.tolist())
+    owners = [tuple(sorted({*columns[i], *columns[j]})) for i, j in of_terms] + columns
+    of_columns = n_terms + pipeline.feature_columns[: len(columns)]
+    groups: dict[tuple[Key, ...], list[int]] = {}
+    for owner, n in zip(owners, [*range(len(of_terms)), *of_columns.tolist()], strict=True):
+        groups.setdefault(owner, []).append(n)
+    return groups
 
 
 def _make_grid(

@@ -187,9 +187,11 @@ class RemoteModel:
         """Return when the capped loss has risen."""
         return list(self._ask("GET", "/alarms")["alarms"])
 
-    def explain(self) -> dict[str, Any]:
-        """Return the largest weights, and what columns are worth."""
-        return dict(self._ask("GET", "/explain"))
+    def explain(self, row: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the largest weights, and what columns are worth; or why a row is predicted so."""
+        if row is None:
+            return dict(self._ask("GET", "/explain"))
+        return dict(self._ask("POST", "/explain", {"row": row}))
 
     def verify(self) -> dict[str, Any]:
         """Replay the journal on the server and compare; return the result."""

@@ -117,6 +117,13 @@ class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     coverage: _Share | None = None
 
 
+class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A row whose prediction is to be explained."""
+
+    row: Row
+    at_least: int = 0
+
+
 class JournalEvent(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):

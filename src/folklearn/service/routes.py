@@ -11,7 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
+from folklearn.model.row_explanation import explain_rows
 from folklearn.model.summary import NOTHING_PROVEN
+from folklearn.readers.table import table_from_records
 from folklearn.service import events
 from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
@@ -145,6 +147,24 @@ async def explain(call: Call) -> Json:
     explanation = await asyncio.to_thread(model.explain)
     weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
     return {"version": version, "weights": weights, "importance": explanation.importance}
+
+
+async def explain_row(call: Call) -> Json:
+    """Return why a row is predicted as it is: what each column adds to the log odds."""
+    published = await _find_published(call, [call.body.row])
+    table = table_from_records([call.body.row], [1])
+    why = next(explain_rows(published.model, table, by_holdout=False))
+    classes = zip((why.label, why.against), why.probabilities, why.model_probabilities, strict=True)
+    fields = "label", "probability", "by_this_model"
+    lines = [{"name": n, "value": value, "nats": nats} for n, value, nats in why.table]
+    return {
+        "version": published.version,
+        "classes": [dict(zip(fields, one, strict=True)) for one in classes],
+        "log_odds": why.log_odds,
+        "model": why.explained_by,
+        "share": why.share,
+        "contributions": lines,
+    }
 
 
 async def file(call: Call) -> Response:
@@ -293,6 +313,7 @@ ENDPOINTS = (
     Endpoint("GET", f"{MODEL}/windows", "read", windows),
     Endpoint("GET", f"{MODEL}/alarms", "read", alarms),
     Endpoint("GET", f"{MODEL}/explain", "read", explain),
+    Endpoint("POST", f"{MODEL}/explain", "predict", explain_row, events.ExplainRequest),
     Endpoint("GET", f"{MODEL}/file", "read", file),
     Endpoint("GET", f"{MODEL}/verify", "read", last_verification),
     Endpoint("POST", f"{MODEL}/verify", "admin", verify),

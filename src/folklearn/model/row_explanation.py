@@ -1,0 +1,270 @@
+"""Why one row is predicted as it is: what each column adds to the log odds of two classes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from folklearn.arrays import Array, softmax
+from folklearn.batch.sparse_fit import ColumnModel
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import LeadingModel
+from folklearn.model.encoder import FEATURES, Key, TableEncoder
+from folklearn.model.explain import find_words
+from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.roles import WORDS
+from folklearn.model.shapes import find_owners
+from folklearn.model.terms import TermScaler
+from folklearn.readers.table import Column, Table, TextColumn, as_text_column, is_missing
+from folklearn.report.rendering import format_about, format_value
+from folklearn.scaler import SPACE
+from folklearn.sparse import SparseRows
+from folklearn.utils import count_of
+
+if TYPE_CHECKING:
+    from folklearn.model.table_classifier import TableClassifier
+
+_Line = tuple[tuple[str, ...], str]  # the columns that it belongs to, and its name
+_WAVES: _Line = (), "waves of all columns"
+_CONSTANT: _Line = (), "constant"
+_FIT_OF_LINES, _FIT_OF_TERMS = (
+    f"the fit of {kind} to all rows" for kind in ("lines", "lines and terms")
+)
+_MAX_LINES, _MAX_WORDS = 10, 5  # of a text; of one column
+
+
+class Contribution(NamedTuple):
+    """What a column, a pair of columns, or a word of one adds to the log odds, in nats.
+
+    name : of the column, or the pair; ``column: word`` of a word.
+    value : in this row, None if it is missing; "" of what has no value of its own.
+    nats : what it adds.
+    columns : what it belongs to: a column, or several; none of the constant and of waves.
+    """
+
+    name: str
+    value: Any
+    nats: float
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.name} (missing)"
+        value = format_value(self.value).removesuffix(" 00:00:00")  # of a day
+        return f"{self.name} = {value}" if value else self.name
+
+
+@dataclass(frozen=True, repr=False)
+class RowExplanation:
+    """Why a row is predicted as it is: the log odds of its class against the next, by column.
+
+    A mixture has no contributions of columns. They are those of its linear model with the largest
+    weight, or of the fit, and add up to the log odds that this model gives.
+
+    Attributes
+    ----------
+    label, against : the most probable class, and the next.
+    probabilities : of both, by the mixture: those of `Model.predict_proba`.
+    contributions : what adds up to the log odds, largest first: every column with all terms of
+        it alone, pairs of columns, words, waves of all columns, the constant. What a number adds is
+        measured from its mean, and so is a missing one, which adds nothing; of a category that is
+        missing it is what none of the categories adds.
+    explained_by : the linear model.
+    share : its weight in the mixture.
+    model_probabilities : of both classes, by this model alone.
+    """
+
+    label: Any
+    against: Any
+    probabilities: tuple[float, float]
+    contributions: tuple[Contribution, ...]
+    explained_by: str
+    share: float
+    model_probabilities: tuple[float, float]
+
+    @property
+    def log_odds(self) -> float:
+        """The log odds of `label` against `against` by the linear model: the sum of all."""
+        return sum(line.nats for line in self.contributions)
+
+    @property
+    def table(self) -> list[tuple[str, Any, float]]:
+        """All contributions as (name, value, nats)."""
+        return [line[:3] for line in self.contributions]
+
+    def top(self, n: int = 10) -> list[Contribution]:
+        """Return the n largest contributions, and the sum of the others."""
+        return _with_rest(self.contributions, n, "other")
+
+    def by_column(self) -> dict[str, float]:
+        """Return the sums by column, half of a pair to each; they add up to the same."""
+        sums: dict[str, float] = {}
+        for line in self.contributions:
+            for column in line.columns or (line.name,):
+                sums[column] = sums.get(column, 0.0) + line.nats / max(1, len(line.columns))
+        return dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the largest contributions; return the figure, and write it to a file."""
+        from folklearn.model.display import draw_row_explanation
+
+        return draw_row_explanation(self, path)
+
+    def __repr__(self) -> str:
+        """Return a text of lines: the words of a column are below their sum."""
+        p, q = map(format_about, self.probabilities)
+        lines = [f"{self.label} ({p}) rather than {self.against} ({q})"]
+        groups: dict[Any, list[Contribution]] = {}
+        for line in self.contributions:
+            groups.setdefault(line.columns or line.name, []).append(line)
+        sums = [
+            each[0] if len(each) == 1 else Contribution(f"{each[0].columns[0]}:", "", nats, columns)
+            for columns, each in groups.items()
+            for nats in [sum(line.nats for line in each)]
+        ]
+        for line in _with_rest(sums, _MAX_LINES, "other"):
+            lines.append(f"{line.nats:+.2f}  {line}")
+            if len(words := groups.get(line.columns, ())) > 1:
+                for word in _with_rest(words, _MAX_WORDS, "other word"):
+                    lines.append(f"         {word.nats:+.2f}  {str(word).removeprefix(f'{line} ')}")
+        lines.append(f"{self.log_odds:+.2f}  in all, the log odds by {self.in_words}")
+        return "\n".join(lines)
+
+    @property
+    def in_words(self) -> str:
+        """Of which model the contributions are, and what it says alone."""
+        gives = f"gives {self.label} {format_about(self.model_probabilities[0])}"
+        if self.share == 1.0:
+            return f"{self.explained_by}, which {gives}"
+        share = format_about(self.share)
+        return (
+            f'the expert "{self.explained_by}", which has {share} of the weight, and alone {gives}'
+        )
+
+    def _repr_html_(self) -> str:
+        from folklearn.model.display import row_explanation_card
+
+        return row_explanation_card(self)
+
+
+def _with_rest(lines: Sequence[Contribution], n: int, noun: str) -> list[Contribution]:
+    ranked = sorted(lines, key=lambda line: -abs(line.nats))
+    if len(ranked) <= n + 1:
+        return ranked
+    rest = ranked[n:]
+    return [*ranked[:n], Contribution(count_of(len(rest), noun), "", sum(r.nats for r in rest), ())]
+
+
+def explain_rows(
+    model: "TableClassifier", table: Table, *, by_holdout: bool = True
+) -> Iterator[RowExplanation]:
+    """Yield why the rows of a table are predicted as they are.
+
+    Experts are weighed as `Model.predict` does, or as `Model.predict_one`.
+    """
+    pipeline, encoder = model._check_learned()
+    if pipeline.learner is None:
+        raise InvalidInputError("there is nothing to explain before two classes were learned")
+    Z = pipeline.scale(encoder.encode_known(table))
+    P = pipeline._predict_scaled(Z, by_holdout=by_holdout)
+    weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None
+    dense_lines = [] if pipeline.sparse else _find_dense_lines(pipeline, encoder)
+    for t, (z, p) in enumerate(zip(Z, P, strict=True)):
+        row, leading = table.take(slice(t, t + 1)), _find_leading_model(pipeline, z, weights)
+        columns = leading.columns.tolist()
+        lines = _find_wide_lines(encoder, row, columns) if pipeline.sparse else dense_lines
+        top = np.argsort(-p, kind="stable")[:2]
+        first, second = top.tolist()
+        sums = {_CONSTANT: float(leading.bias[first] - leading.bias[second])}
+        added = leading.values * (leading.W[first] - leading.W[second])
+        for column, nats in zip(columns, added.tolist(), strict=True):
+            line = lines[column]
+            sums[line] = sums.get(line, 0.0) + nats
+        values = _find_values(encoder, row)
+        contributions = [
+            Contribution(name, values.get(name) if of == (name,) else "", nats, of)
+            for (of, name), nats in sums.items()
+            if nats != 0.0 or name in (*of, _CONSTANT[1])
+        ]
+        contributions.sort(key=lambda line: -abs(line.nats))
+        alone = softmax(leading.W @ leading.values + leading.bias)
+        yield RowExplanation(
+            model.labels[first], model.labels[second], tuple(p[top].tolist()),
+            tuple(contributions), leading.name, leading.share, tuple(alone[top].tolist()),
+        )  # fmt: skip
+
+
+def _find_leading_model(pipeline: OnlinePipeline, z: Any, weights: Array | None) -> LeadingModel:
+    """Return the fit, or the linear model of the learner that has the largest weight."""
+    fit, no_bias = pipeline.batch_fit, np.zeros(pipeline.n_classes)
+    if fit is None:
+        assert pipeline.learner is not None
+        return pipeline.learner._leading_model(z, weights)
+    if isinstance(fit, ColumnModel):
+        columns, values = z if pipeline.sparse else (fit.columns, z[fit.columns])
+        W = fit.weights_at(columns).T
+        return LeadingModel(_FIT_OF_LINES, 1.0, columns, values, W, no_bias)
+    first = len(z) - fit.shape[1]
+    name = _FIT_OF_LINES if fit.shape[1] == pipeline.scaler.n_columns else _FIT_OF_TERMS
+    return LeadingModel(name, 1.0, np.arange(first, len(z)), z[first:], fit, no_bias)
+
+
+def _name_columns(encoder: TableEncoder, owner: Iterable[Key]) -> _Line:
+    """Return columns of the data, and what they are called together."""
+    names = {encoder.name_of(*key) if key[0] == FEATURES else key[0]: None for key in owner}
+    return tuple(names), " × ".join(names)
+
+
+def _find_dense_lines(pipeline: OnlinePipeline, encoder: TableEncoder) -> list[_Line]:
+    """Return the line of every column of contexts, terms first."""
+    scaler = pipeline.scaler
+    terms = scaler.terms if isinstance(scaler, TermScaler) else None
+    lines: list[_Line] = [_WAVES] * scaler.n_terms + [_CONSTANT] * scaler.n_columns
+    for owner, columns in find_owners(pipeline, encoder, terms).items():
+        line = _name_columns(encoder, owner)
+        for column in columns:
+            lines[column] = line
+    return lines
+
+
+def _find_wide_lines(encoder: TableEncoder, row: Table, columns: Iterable[int]) -> dict[int, _Line]:
+    """Return the lines of wide columns that a row has: words, numbered features, or columns."""
+    lines, crosses = {}, {f"{a}:{b}": [(a, ""), (b, "")] for a, b in encoder.crosses}
+    words: dict[str, dict[int, str]] = {}
+    for column in columns:
+        slot, place = divmod(column, SPACE)
+        if not slot:
+            lines[column] = _CONSTANT
+            continue
+        source, _ = key = encoder.keys[slot - 1]
+        if source == FEATURES:
+            lines[column] = _name_columns(encoder, [(FEATURES, str(place))])
+        elif encoder.roles.get(source) == WORDS:
+            if source not in words:
+                words[source] = find_words([_first_value(as_text_column(row.columns[source]))])
+            lines[column] = (source,), f"{source}: {words[source][place]}"
+        else:
+            lines[column] = _name_columns(encoder, crosses.get(source, [key]))
+    return lines
+
+
+def _find_values(encoder: TableEncoder, row: Table) -> dict[str, Any]:
+    """Return the values of the row of a table by column, without those that are missing."""
+    numbers: dict[int, float] = {}
+    if isinstance(row.features, SparseRows):  # what it does not name is 0
+        numbers = {int(part): 0.0 for source, part in encoder.keys if source == FEATURES and part}
+        numbers |= zip(*(part.tolist() for part in row.features.row(0)), strict=True)
+    elif row.features is not None:
+        numbers = dict(enumerate(row.features[0].tolist()))
+    values: dict[str, Any] = {
+        encoder.name_of(FEATURES, str(n)): x for n, x in numbers.items() if x == x
+    }
+    for name, column in row.columns.items():
+        if not is_missing(column)[0]:
+            values[name] = _first_value(column)
+    return values
+
+
+def _first_value(column: Column) -> Any:
+    return column.values[column.codes[0]] if isinstance(column, TextColumn) else column.tolist()[0]
