@@ -73,8 +73,9 @@ PRIVATE = {  # public only within their package
         for name in ("check_probabilities", "check_rows", "label_mass")
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
-    "folklearn.model.explain.explain_model",
-    *(f"folklearn.model.shapes.{name}" for name in ("Pair", "find_shapes")),
+    *(f"folklearn.model.explain.{name}" for name in ("explain_model", "find_words")),
+    "folklearn.model.row_explanation.explain_rows",
+    *(f"folklearn.model.shapes.{name}" for name in ("Pair", "find_owners", "find_shapes")),
     "folklearn.model.dataset.UnlearnedValues",
     *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),
     "folklearn.model.run.known_numbers",

@@ -55,6 +55,24 @@ def test_predictions_are_those_of_the_model(folklearn, pets, saved, expected, ro
     assert (nowhere.code, nowhere.stdout) == (0, "")
 
 
+def test_explained_predictions_say_why(folklearn, pets, rows, tmp_path):
+    assert folklearn("run", pets, "--target", "kind", "-f", tmp_path / "m").code == 0
+    outcome = folklearn("predict", tmp_path / "m", pets, "--explain")
+    assert outcome.code == 0
+    lines, labels, P = read_predictions(outcome.stdout)
+    assert [*lines[0]][6:8] == ["against", "why"]
+    model = load(tmp_path / "m")
+    for line, p, row in list(zip(lines, P, rows, strict=True))[:5]:
+        explained = model.explain(dict(zip(FEATURES, map(float, row[:3]), strict=True)))
+        assert line["against"] == explained.against == labels[np.argsort(-p)[1]]
+        reasons = [reason.rpartition(" ")[::2] for reason in line["why"].split("; ")]
+        top = explained.top(3)
+        assert [name for name, _ in reasons] == [str(one) for one in top]
+        assert [float(nats) for _, nats in reasons] == [round(one.nats, 2) for one in top]
+    plain = folklearn("predict", tmp_path / "m", pets).stdout.splitlines()[0]
+    assert "why" not in plain
+
+
 def test_columns_are_found_by_name(folklearn, saved, expected, write_csv, rows):
     """No label, another order, and columns that the model never asked for, numbers and not."""
     others = [[row[2], "7" if i else "x", row[0], row[1]] for i, row in enumerate(rows)]

@@ -201,6 +201,27 @@ def test_what_can_be_looked_at(churn: Running, tmp_path: Path) -> None:
     assert model.n_rounds == churn.ask("GET", MODEL).body["rows"]
 
 
+def test_a_prediction_is_explained(churn: Running) -> None:
+    for n in range(40):
+        row = {"age": 20 + n, "country": "PE" if n % 3 else "DE"}
+        churn.post(f"{MODEL}/learn", {"row": row, "label": "go" if n % 3 else "stay"})
+    row, version = {"age": 30, "country": "PE", "member": None}, _version(churn)
+    found = churn.post(f"{MODEL}/explain", {"row": row, "at_least": version})
+    predicted = churn.post(f"{MODEL}/predict", {"row": row, "at_least": version})
+    p = {one["label"]: one["probability"] for one in predicted["probabilities"]}
+    assert {one["label"]: one["probability"] for one in found["classes"]} == pytest.approx(p)
+    assert found["classes"][0]["label"] == predicted["label"] == "go"
+    odds = np.log(np.divide(*(one["by_this_model"] for one in found["classes"])))
+    assert found["log_odds"] == pytest.approx(odds, abs=1e-9)
+    assert sum(one["nats"] for one in found["contributions"]) == pytest.approx(odds, abs=1e-9)
+    values = {one["name"]: one["value"] for one in found["contributions"]}
+    assert {name: values[name] for name in row} == row
+    assert 0.0 < found["share"] <= 1.0
+    remote = Client(churn.address, churn.key).model("churn")
+    assert remote.explain(row)["contributions"] == found["contributions"]
+    assert churn.ask("POST", f"{MODEL}/explain", {"row": {"age": "old"}}).status == 422
+
+
 def test_a_rise_of_the_loss_is_an_alarm(churn: Running) -> None:
     ages = [age % 50 for age in range(3000)]
     right = [{"row": {"age": age}, "label": "go" if age > 25 else "stay"} for age in ages]
