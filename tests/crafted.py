@@ -144,6 +144,7 @@ _MAKERS = {
     "ClassGaussians": lambda: _learned(folklearn.ClassGaussians(**_SIZES)),
     "SharedGaussian": lambda: _learned(folklearn.SharedGaussian(**_SIZES, leak=0.01)),
     "FixedGaussian": lambda: _learned(folklearn.SharedGaussian(**_SIZES)).copy_to_predict(),
+    "FixedExperts": lambda: _learned(folklearn.auto(**_SIZES)).copy_to_predict(),
     "TermMixture": _with_terms,
     "Mixture": lambda: _learned(folklearn.auto(**_SIZES, backend="blocks")),
     "SparseSgd": lambda: _learned(folklearn.SparseSgd(**_SIZES)),
@@ -179,6 +180,7 @@ _MAKERS = {
     "DecisionModel of a context": lambda: _decided(
         ["a", "b"], context={"size": "number", "colour": ["red"]}, terms="none"
     ),
+    "Model that only predicts": lambda: _model(roles={"said": "ignored"})._copy_to_save(),
 }
 KINDS = tuple(_MAKERS)
 

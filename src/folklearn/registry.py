@@ -43,7 +43,7 @@ _MODULES = {
     "learners.base": "Learner",
     "learners.class_gaussians": "ClassGaussians",
     "learners.folklore": "Folklore",
-    "learners.leader": "Leader",
+    "learners.leader": "FixedExperts Leader",
     "learners.mixture": "Mixture",
     "learners.sgd": "Ogd",
     "learners.shared_gaussian": "FixedGaussian SharedGaussian",
@@ -63,6 +63,7 @@ _MODULES = {
     "model.display": "certificate_card",
     "model.batch": "RowBuffer",
     "model.run": "Run Score",
+    "model.table_classifier": "FixedPipeline",
     "model.stream_evidence": "StreamEvidence",
     "model.terms": "TermScaler TermSet",
     "serialization": "load",
@@ -86,12 +87,13 @@ HOMES = {
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
-    "ColumnCounts", "DecisionModel", "Evidence", "FixedGaussian", "Folklore", "Gaf", "Gaptron",
-    "HoldoutWeights", "Laplace", "Leader", "LinearEvidence", "ListAgent", "Metrics", "MixedScaler",
-    "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd", "OnlineMBBM",
-    "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons", "PredictionSets", "Probabilistic",
-    "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba", "SparseScaler", "SparseSgd",
-    "StackedSgd", "StreamEvidence", "TableEncoder", "TermMixture", "TermScaler", "TermSet",
+    "ColumnCounts", "DecisionModel", "Evidence", "FixedExperts", "FixedGaussian", "FixedPipeline",
+    "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader", "LinearEvidence",
+    "ListAgent", "Metrics", "MixedScaler", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron",
+    "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
+    "PredictionSets", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba",
+    "SparseScaler", "SparseSgd", "StackedSgd", "StreamEvidence", "TableEncoder", "TermMixture",
+    "TermScaler", "TermSet",
 )  # fmt: skip
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.

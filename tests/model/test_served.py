@@ -1,5 +1,7 @@
 """What the service needs of a model: copies that predict, rows that wait elsewhere, equal bytes."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,69 @@ def test_a_copy_predicts_and_stays_as_it_is(settings):
     assert np.array_equal(copy.predict_proba(block), frozen)
     assert len(copy.labels) == 3
     assert len(model.labels) == 6
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"terms": "none"}, {"roles": {"c": "words"}}])
+def test_a_model_saved_for_inference_predicts_the_same_and_learns_nothing(
+    settings, fitted, tmp_path
+):
+    model = folklearn.Model(windows=True, **settings)
+    known = rows(400)
+    if fitted:
+        model.fit([x | {"y": y} for x, y in known], "y")
+    else:
+        model.learn_many([x for x, _ in known[:330]], [y for _, y in known[:330]])
+    asked, block = {"a": 1.0, "c": "1"}, [x for x, _ in rows(20, seed=1)]
+    model.ask(asked)
+    model.monitor()
+    model.save(tmp_path / "whole")
+    model.save(tmp_path / "small", inference=True)
+    sizes = [(tmp_path / name).stat().st_size for name in ("whole", "small")]
+    assert sizes[1] < 0.75 * sizes[0]
+    small = folklearn.load(tmp_path / "small")
+    again = folklearn.load(small.to_bytes())
+    before = small.to_record().digest
+    for one in (small, again, pickle.loads(pickle.dumps(small)), small.copy_to_predict()):
+        assert one.predict_proba(block).tobytes() == model.predict_proba(block).tobytes()
+        assert one.predict_proba_one(asked) == model.predict_proba_one(asked)
+        assert one.explain(asked) == model.explain(asked)
+        assert one.score([x | {"y": y} for x, y in known], "y") == model.score(
+            [x | {"y": y} for x, y in known], "y"
+        )
+    for learn in (
+        lambda: small.learn_one(asked, "x"),
+        lambda: small.learn_one(asked | {"late": 2.0}, "new"),
+        lambda: small.learn_many(block, ["x"] * 20),
+        lambda: small.run([x | {"y": y} for x, y in known], "y"),
+        lambda: small.run([x | {"y": y + "!"} for x, y in known], "y"),
+    ):
+        with pytest.raises(folklearn.errors.FolklearnError, match="was saved to predict"):
+            learn()
+    assert small.to_record().digest == before
+    assert not small.certificate().valid
+    assert "saved to predict" in small.certificate().reason
+    assert small.explain().importance == {}
+    assert small.metrics.loss == model.metrics.loss
+
+
+@pytest.mark.parametrize("settings", [{"terms": "none"}, {"roles": {"c": "words"}}])
+def test_a_file_for_inference_holds_no_row(settings):
+    """Of lines; terms have knots at some of the values."""
+    model, known = folklearn.Model(**settings), rows(400)
+    for x, y in known[:330]:  # amid a stripe of the hold-out
+        model.learn_one(x, y)
+    model.ask({"a": known[0][0]["a"]})
+    values = [x["a"] for x, _ in known]
+
+    def holds_values(record):
+        arrays = [a for a in record.arrays.values() if a.dtype == np.float64]
+        return any(np.isin(values, array).any() for array in arrays) or known[0][0]["a"] in [
+            value for _, row, *_ in record.config["pending"] for value in row.values()
+        ]
+
+    assert holds_values(model.to_record())
+    assert not holds_values(model._copy_to_save().to_record())
 
 
 def test_a_row_that_waits_elsewhere_is_learned_as_one_that_waits_here():

@@ -4,6 +4,7 @@
 evidence.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,7 +21,7 @@ from folklearn.kernels import experts as panel
 from folklearn.kernels import leaders
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import n_pairs, n_products
-from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting
+from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting, Tracker
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
 from folklearn.learners.base import LeadingModel, Learner
@@ -31,6 +32,7 @@ from folklearn.validation import Rows
 RIDGES = (0.3, 0.03, 0.003, 0.0005)  # for contexts of norm about 1
 KEPT = 2000  # rows
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
+_FOLKLORE = "folklore"  # the last of `ExpertSpec.names`, if it is there
 _NO_FOLKLORE: Array = np.empty(0)  # in place of what Folklore predicts
 
 
@@ -242,20 +244,27 @@ class ExpertLearner(Learner):
     def experts(self) -> list[Expert]:
         """The experts that are left."""
         state = self._state
-        columns = (state.spec.names(), state["losses"].tolist(), state["weights"].tolist())
+        columns = (self._expert_names(), state["losses"].tolist(), state["weights"].tolist())
         return [Expert(*row) for row in zip(*columns, strict=True)]
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the leader with the least loss so far."""
-        n_leaders = len(self._state.spec.numbers["leaders"])
-        return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
+        return self._state.model(int(np.argmin(self._state["losses"][: self.n_leaders])))
+
+    @property
+    def n_leaders(self) -> int:
+        """The number of its experts that are leaders; they come first."""
+        return len(self._state.spec.numbers["leaders"])
+
+    def copy_to_predict(self) -> "FixedExperts":
+        return FixedExperts.of(self)
 
     def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
         spec, K = self._state.spec, self.n_classes
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
         W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
-        found = spec.names()[best], float(weights[best]), np.arange(len(x)), x
+        found = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
         return LeadingModel(*found, W[:, :-1], spec.unit * W[:, -1])
 
     def leader(self) -> tuple[float, Array] | None:
@@ -349,6 +358,64 @@ class ExpertLearner(Learner):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")
+
+
+class FixedExperts(ExpertLearner):
+    """An `ExpertLearner` that only predicts: its linear models, without sums and rows."""
+
+    PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R", "max_weight")
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        names: Sequence[str],
+        n_leaders: int,
+        R: float,
+        max_weight: float,
+    ) -> None:
+        self._size(n_features, n_classes)
+        self.names = [str(name) for name in names]
+        self.R = validation.positive("R", R)
+        self.max_weight = validation.positive("max_weight", max_weight)
+        self.certify = False
+        # To predict, all linear models are of one kind.
+        has_folklore = self.names[-1:] == [_FOLKLORE]
+        models = (Tracker(1.0),) * (len(self.names) - has_folklore)
+        self._n_leaders = validation.count("n_leaders", n_leaders, 1, len(models))
+        self._start(ExpertSpec((), trackers=models, folklore=has_folklore, unit=self.R))
+
+    @classmethod
+    def of(cls, learner: ExpertLearner) -> Self:
+        state, spec = learner._state, learner._state.spec
+        fixed = cls(
+            n_features=learner.n_features, n_classes=learner.n_classes, R=spec.unit,
+            names=learner._expert_names(), n_leaders=learner.n_leaders,
+            max_weight=learner.max_weight,
+        )  # fmt: skip
+        for section in ("weights", "losses", "W"):
+            fixed._state[section][...] = state[section]
+        fixed._state["constants"][panel.LOSS] = state["constants"][panel.LOSS]
+        fixed._state.plan[panel.ROUNDS] = state.plan[panel.ROUNDS]
+        fixed._folklore = copy.deepcopy(learner._folklore)
+        return fixed
+
+    @property
+    def n_leaders(self) -> int:
+        return self._n_leaders
+
+    def _expert_names(self) -> list[str]:
+        return self.names
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
+        raise InvalidInputError("a copy that was made to predict cannot grow")
 
 
 class Leader(ExpertLearner):

@@ -13,7 +13,6 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, check_size, select_backend
-from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
 from folklearn.model.labels import Costs
@@ -502,9 +501,8 @@ class UnlearnedValues:
         assert encoder is not None
         if not encoder.sparse:
             return encoder.has_places(name, categories)
-        if pipeline is None or not isinstance(pipeline.learner, SparseSgd):  # of one class
-            return np.ones(len(categories), bool)
-        return pipeline.learner.has_occurred(encoder.wide_places(name, categories))
+        assert pipeline is not None
+        return pipeline.has_occurred(encoder.wide_places(name, categories))
 
     def warn(self) -> None:
         sentences = [

@@ -1,12 +1,13 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
-from folklearn import validation
+from folklearn import serialization, validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Monitor
@@ -25,7 +26,7 @@ from folklearn.model.labels import Costs, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows
 from folklearn.model.run import Run, Score
-from folklearn.model.table_classifier import TableClassifier
+from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import MissingValues, Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record
@@ -33,6 +34,7 @@ from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
 _ROWS_PER_LOOK = 256  # at columns, where the model is watched
+_NO_EVIDENCE = "it was saved to predict, without the evidence"
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
@@ -446,7 +448,8 @@ class Model(TableClassifier):
         if pipeline is None or encoder is None:
             return None
         if not self._has_counted_all:
-            return Certificate(loss, math.inf, self.n_rounds, valid=False, reason=_UNCOUNTED)
+            reason = _NO_EVIDENCE if isinstance(pipeline, FixedPipeline) else _UNCOUNTED
+            return Certificate(loss, math.inf, self.n_rounds, valid=False, reason=reason)
         return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are")
 
     @property
@@ -525,6 +528,22 @@ class Model(TableClassifier):
         return report_model(self, title, path)
 
     # How it is kept.
+
+    def save(self, path: str | os.PathLike[str], *, inference: bool = False) -> None:
+        """Write the full state to a file; `folklearn.load` resumes exactly.
+
+        With `inference` only what predictions and `explain` of a row need: a fraction of it, and no
+        row of the data. What is loaded from it cannot learn.
+        """
+        serialization.write(path, (self._copy_to_save() if inference else self).to_record())
+
+    def _copy_to_save(self) -> Self:
+        pipeline, _ = self._check_learned()
+        copied = self._shallow()
+        copied.pipeline = FixedPipeline.of(pipeline)
+        copied.recent, copied.pending = RowBuffer(), {}
+        copied.hindsight, copied._monitor = None, None
+        return copied
 
     COUNTERS = ("_n_asked",)
     STATE: ClassVar[Mapping[str, Any]] = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels, softmax
@@ -25,7 +25,7 @@ from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
 from folklearn.model.terms import TermScaler, has_rare_values, open_terms
 from folklearn.scaler import SPACE, MixedScaler, OnlineScaler, SparseScaler
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record, Serializable, revive
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
@@ -328,6 +328,14 @@ class OnlinePipeline(Serializable):
             return self.learner.n_columns
         return self.learner.n_columns_with(X.cells.compact().indices)
 
+    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell of columns (n,) of a wide model whether rows had them."""
+        if isinstance(self.batch_fit, ColumnModel):
+            return np.isin(columns, self.batch_fit.columns)
+        if isinstance(self.learner, SparseSgd):
+            return self.learner.has_occurred(columns)
+        return np.ones(len(columns), bool)  # of one class
+
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
         if isinstance(self.batch_fit, ColumnModel):
@@ -598,4 +606,6 @@ class OnlinePipeline(Serializable):
 
 
 def _revive_pipeline(record: Record, device: str) -> OnlinePipeline:
-    return OnlinePipeline.from_record(record).to(device)
+    pipeline = revive(record)
+    assert isinstance(pipeline, OnlinePipeline)
+    return pipeline.to(device)

@@ -9,10 +9,12 @@ import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import Array
+from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.prediction_sets import COVERAGE, PredictionSets
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import EncodedBatch, TableEncoder
 from folklearn.model.labels import Costs, LabelEncoder, plain, unplain
@@ -20,6 +22,33 @@ from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.open import as_table
 from folklearn.readers.table import MissingValues, table_from_records
 from folklearn.serialization import Record, Serializable
+
+_ONLY_PREDICTS = (
+    "this model was saved to predict, without what learning needs: learn with the whole"
+)
+
+
+class FixedPipeline(OnlinePipeline):
+    """An `OnlinePipeline` that only predicts: it holds no rows and no evidence."""
+
+    @classmethod
+    def of(cls, pipeline: OnlinePipeline) -> Self:
+        fixed = object.__new__(cls)
+        fixed.__dict__.update(pipeline.copy_to_predict().__dict__)
+        fixed.evidence.numeric = list(pipeline.evidence.numeric)
+        fixed.evidence.n_classes = pipeline.n_classes
+        if isinstance(fixed.batch_fit, ColumnModel) and isinstance(fixed.learner, SparseSgd):
+            fixed.learner = SparseSgd(**fixed.learner._sizes)  # the fit is all that predicts
+        return fixed
+
+    def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> tuple[Array, float]:
+        raise InvalidInputError(_ONLY_PREDICTS)
+
+    def run_checked(self, *rows: Any, **late: Any) -> tuple[Array, Array]:
+        raise InvalidInputError(_ONLY_PREDICTS)
+
+    def grow(self, **sizes: Any) -> None:
+        raise InvalidInputError(_ONLY_PREDICTS)
 
 
 class TableClassifier(Serializable):
