@@ -74,7 +74,7 @@ PRIVATE = {  # public only within their package
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
     *(f"folklearn.model.explain.{name}" for name in ("explain_model", "find_words")),
-    "folklearn.model.row_explanation.explain_rows",
+    *(f"folklearn.model.row_explanation.{name}" for name in ("explain_rows", "make_table")),
     *(f"folklearn.model.shapes.{name}" for name in ("Pair", "find_owners", "find_shapes")),
     "folklearn.model.dataset.UnlearnedValues",
     *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),

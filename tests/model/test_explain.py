@@ -489,7 +489,8 @@ def test_nothing_is_explained_before_two_classes():
         model.explain({"x": 1.0})
     model.learn_one({"x": 2.0, "k": "a"}, "b")
     with pytest.warns(DataWarning, match="never learned"):
-        model.explain({"x": 1.0, "k": "new"})
+        explained = model.explain({"x": 1.0, "k": "new", "unknown": [1, 2]})
+    assert {"x", "k"} <= set(explained.by_column()) <= {"x", "k", "constant"}
 
 
 def test_why_a_row_is_drawn(rng, tmp_path):

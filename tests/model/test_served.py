@@ -100,11 +100,13 @@ def test_a_model_saved_for_inference_predicts_the_same_and_learns_nothing(
         lambda: small.run([x | {"y": y} for x, y in known], "y"),
         lambda: small.run([x | {"y": y + "!"} for x, y in known], "y"),
     ):
-        with pytest.raises(folklearn.errors.FolklearnError, match="was saved to predict"):
+        with pytest.raises(
+            folklearn.errors.FolklearnError, match="saved with inference=True only predicts"
+        ):
             learn()
     assert small.to_record().digest == before
     assert not small.certificate().valid
-    assert "saved to predict" in small.certificate().reason
+    assert "inference=True" in small.certificate().reason
     assert small.explain().importance == {}
     assert small.metrics.loss == model.metrics.loss
 

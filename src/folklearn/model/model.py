@@ -24,7 +24,7 @@ from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.labels import Costs, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
-from folklearn.model.row_explanation import RowExplanation, explain_rows
+from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run, Score
 from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
@@ -34,7 +34,7 @@ from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
 _ROWS_PER_LOOK = 256  # at columns, where the model is watched
-_NO_EVIDENCE = "it was saved to predict, without the evidence"
+_NO_EVIDENCE = "the model was saved with inference=True, without its evidence"
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
@@ -513,10 +513,8 @@ class Model(TableClassifier):
         """
         if row is None:
             return explain_model(self, importance=importance, seed=seed)
-        table = table_from_records([row], [1]) if isinstance(row, Mapping) else as_table(row)
-        if len(table) != 1:
-            raise InvalidInputError(f"one row is explained at a time, got {len(table)} rows")
-        unlearned, explained = UnlearnedValues(self), next(explain_rows(self, table))
+        table, unlearned = make_table(self, row), UnlearnedValues(self)
+        explained = next(explain_rows(self, table))
         unlearned.count(table)
         unlearned.warn()
         return explained

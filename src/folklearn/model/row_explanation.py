@@ -1,6 +1,6 @@
 """Why one row is predicted as it is: what each column adds to the log odds of two classes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +16,17 @@ from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import WORDS
 from folklearn.model.shapes import find_owners
 from folklearn.model.terms import TermScaler
-from folklearn.readers.table import Column, Table, TextColumn, as_text_column, is_missing
+from folklearn.readers.open import as_table
+from folklearn.readers.table import (
+    Column,
+    Table,
+    TextColumn,
+    as_text_column,
+    is_missing,
+    table_from_records,
+)
 from folklearn.report.rendering import format_about, format_value
+from folklearn.report.style import truncate_label
 from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of
@@ -31,7 +40,7 @@ _CONSTANT: _Line = (), "constant"
 _FIT_OF_LINES, _FIT_OF_TERMS = (
     f"the fit of {kind} to all rows" for kind in ("lines", "lines and terms")
 )
-_MAX_LINES, _MAX_WORDS = 10, 5  # of a text; of one column
+_MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
 
 
 class Contribution(NamedTuple):
@@ -49,10 +58,11 @@ class Contribution(NamedTuple):
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
-        if self.value is None:
-            return f"{self.name} (missing)"
         value = format_value(self.value).removesuffix(" 00:00:00")  # of a day
-        return f"{self.name} = {value}" if value else self.name
+        text = f"{self.name} = {value}" if self.value != "" else self.name
+        return truncate_label(
+            f"{self.name} (missing)" if self.value is None else text, _MAX_LETTERS
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +122,6 @@ class RowExplanation:
         return draw_row_explanation(self, path)
 
     def __repr__(self) -> str:
-        """Return a text of lines: the words of a column are below their sum."""
         p, q = map(format_about, self.probabilities)
         lines = [f"{self.label} ({p}) rather than {self.against} ({q})"]
         groups: dict[Any, list[Contribution]] = {}
@@ -125,7 +134,7 @@ class RowExplanation:
         ]
         for line in _with_rest(sums, _MAX_LINES, "other"):
             lines.append(f"{line.nats:+.2f}  {line}")
-            if len(words := groups.get(line.columns, ())) > 1:
+            if len(words := groups.get(line.columns, ())) > 1:  # below their sum
                 for word in _with_rest(words, _MAX_WORDS, "other word"):
                     lines.append(f"         {word.nats:+.2f}  {str(word).removeprefix(f'{line} ')}")
         lines.append(f"{self.log_odds:+.2f}  in all, the log odds by {self.in_words}")
@@ -154,6 +163,17 @@ def _with_rest(lines: Sequence[Contribution], n: int, noun: str) -> list[Contrib
         return ranked
     rest = ranked[n:]
     return [*ranked[:n], Contribution(count_of(len(rest), noun), "", sum(r.nats for r in rest), ())]
+
+
+def make_table(model: "TableClassifier", row: Any) -> Table:
+    """Return a row, a mapping or a table of one, as a table; columns of no role are left out."""
+    if isinstance(row, Mapping):
+        roles = model.roles
+        return table_from_records([{name: row[name] for name in row if str(name) in roles}], [1])
+    table = as_table(row)
+    if len(table) != 1:
+        raise InvalidInputError(f"one row is explained at a time, got {len(table)} rows")
+    return table
 
 
 def explain_rows(

@@ -24,7 +24,7 @@ from folklearn.readers.table import MissingValues, table_from_records
 from folklearn.serialization import Record, Serializable
 
 _ONLY_PREDICTS = (
-    "this model was saved to predict, without what learning needs: learn with the whole"
+    "a model that was saved with inference=True only predicts: learn with one saved without it"
 )
 
 

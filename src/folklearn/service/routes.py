@@ -11,9 +11,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
-from folklearn.model.row_explanation import explain_rows
+from folklearn.model.row_explanation import explain_rows, make_table
 from folklearn.model.summary import NOTHING_PROVEN
-from folklearn.readers.table import table_from_records
 from folklearn.service import events
 from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
@@ -152,8 +151,8 @@ async def explain(call: Call) -> Json:
 async def explain_row(call: Call) -> Json:
     """Return why a row is predicted as it is: what each column adds to the log odds."""
     published = await _find_published(call, [call.body.row])
-    table = table_from_records([call.body.row], [1])
-    why = next(explain_rows(published.model, table, by_holdout=False))
+    model = published.model
+    why = next(explain_rows(model, make_table(model, call.body.row), by_holdout=False))
     classes = zip((why.label, why.against), why.probabilities, why.model_probabilities, strict=True)
     fields = "label", "probability", "by_this_model"
     lines = [{"name": n, "value": value, "nats": nats} for n, value, nats in why.table]
