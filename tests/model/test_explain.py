@@ -446,6 +446,16 @@ def test_a_missing_number_counts_as_its_mean(rng):
     assert "kind = c" in repr(explained)
 
 
+def test_spellings_of_missing_are_missing_in_explanations_too():
+    model = Model(missing=["unknown"])
+    for i in range(100):
+        model.learn_one({"x": i % 9, "k": "ab"[i % 3 == 0]}, int(i % 9 > 4))
+    explained = model.explain({"x": "-", "k": "unknown"})
+    assert {
+        line.name: line.value for line in explained.contributions if line.columns == (line.name,)
+    } == {"x": None, "k": None}
+
+
 def test_words_stand_below_their_column():
     model = Model(roles={"note": "words"})
     for i in range(100):

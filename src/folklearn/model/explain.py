@@ -166,7 +166,7 @@ def find_words(texts: Iterable[str]) -> dict[int, str]:
     """Return the words, and pairs of words, of texts by the places that they have by hash."""
     from sklearn.utils import murmurhash3_32
 
-    words = set(chain.from_iterable(map(vectorizer().build_analyzer(), texts)))
+    words = dict.fromkeys(chain.from_iterable(map(vectorizer().build_analyzer(), texts)))
     return {abs(int(murmurhash3_32(w.encode("utf-8"), seed=0))) % HASHED: w for w in words}
 
 

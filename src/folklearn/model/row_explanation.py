@@ -13,9 +13,10 @@ from folklearn.learners.base import LeadingModel
 from folklearn.model.encoder import FEATURES, Key, TableEncoder
 from folklearn.model.explain import find_words
 from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.roles import WORDS
+from folklearn.model.roles import DATES, NUMBER, WORDS
 from folklearn.model.shapes import find_owners
 from folklearn.model.terms import TermScaler
+from folklearn.readers.convert import is_gap
 from folklearn.readers.open import as_table
 from folklearn.readers.table import (
     Column,
@@ -186,6 +187,7 @@ def explain_rows(
     pipeline, encoder = model._check_learned()
     if pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
+    table = encoder.gaps.mask(table)
     Z = pipeline.scale(encoder.encode_known(table))
     P = pipeline._predict_scaled(Z, by_holdout=by_holdout)
     weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None
@@ -282,7 +284,9 @@ def _find_values(encoder: TableEncoder, row: Table) -> dict[str, Any]:
     }
     for name, column in row.columns.items():
         if not is_missing(column)[0]:
-            values[name] = _first_value(column)
+            value, role = _first_value(column), encoder.roles.get(name)
+            if not (isinstance(value, str) and role in (NUMBER, *DATES) and is_gap(value)):
+                values[name] = value
     return values
 
 
