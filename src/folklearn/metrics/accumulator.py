@@ -409,6 +409,12 @@ class Metrics(Serializable):
 
     # State.
 
+    def without_columns(self) -> "Metrics":
+        """Return the same totals without what is kept to find changed columns: values of rows."""
+        copied = self._shallow()
+        copied._columns = ColumnCounts()
+        return copied
+
     def to_record(self) -> Record:
         self._count_pending()
         record = super().to_record()

@@ -540,6 +540,7 @@ class Model(TableClassifier):
         copied = self._shallow()
         copied.pipeline = FixedPipeline.of(pipeline)
         copied.recent, copied.pending = RowBuffer(), {}
+        copied.metrics = self.metrics.without_columns()
         copied.hindsight, copied._monitor = None, None
         return copied
 
