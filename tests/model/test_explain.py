@@ -305,21 +305,27 @@ def test_columns_beside_words_have_shapes_and_words_have_none():
 # One row.
 
 
-def expert_odds(model, row, explained):
-    """Return the log odds of the two classes by the expert that is named, or the fit."""
-    pipeline = model.pipeline
-    table = table_from_records([row], [1]) if isinstance(row, dict) else as_table(row)
-    Z = pipeline.scale(model.encoder.encode_known(table))
+def expert_odds(pipeline, X, pair, name):
+    """Return the log odds of two classes by the expert of a name, or the fit, for one row."""
+    name, _, on_top = name.partition("; ")
     if pipeline.batch_fit is not None:
-        P = model.predict_proba(table)
+        P = pipeline.predict(X)
+    elif pipeline.dense is not None and name not in pipeline.learner._expert_names():
+        P = expert_predictions(pipeline, X, on_top or "columns without words")
     else:
-        learner = pipeline.learner
-        P = learner._expert_predictions(Z, norms(Z))[
-            learner._expert_names().index(explained.explained_by)
-        ]
-    p = P[0][[model.labels.index(explained.label), model.labels.index(explained.against)]]
-    np.testing.assert_allclose(explained.model_probabilities, p, rtol=1e-9)
-    return np.log(p[0] / p[1])
+        P = expert_predictions(pipeline, X, name)
+    odds = float(np.subtract(*np.log(P[0][pair])))
+    if pipeline.dense is None or (name in pipeline.learner._expert_names() and not on_top):
+        return odds
+    # In place of what the other columns say in all, what their expert says.
+    mixture = float(np.subtract(*np.log(pipeline.dense.predict(X.dense)[0][pair])))
+    return odds - mixture + expert_odds(pipeline.dense, X.dense, pair, name)
+
+
+def expert_predictions(pipeline, X, name):
+    Z = pipeline.scale(X, by_holdout=True)
+    at = pipeline.learner._expert_names().index(name)
+    return pipeline.learner._expert_predictions(Z, norms(Z))[at]
 
 
 def check_adds_up(model, row):
@@ -329,7 +335,12 @@ def check_adds_up(model, row):
     first, second = sorted(p, key=p.__getitem__)[:-3:-1]
     assert {explained.label, explained.against} == {first, second}
     assert explained.probabilities == pytest.approx(sorted(p.values())[:-3:-1], rel=1e-12)
-    odds = expert_odds(model, row, explained)
+    pair = [model.labels.index(explained.label), model.labels.index(explained.against)]
+    table = table_from_records([row], [1]) if isinstance(row, dict) else as_table(row)
+    X = model.encoder.encode_known(table)
+    odds = expert_odds(model.pipeline, X, pair, explained.explained_by)
+    of_both = np.log(np.divide(*explained.model_probabilities))
+    np.testing.assert_allclose(of_both, odds, atol=1e-9)
     np.testing.assert_allclose(sum(nats for *_, nats in explained.table), odds, atol=1e-9)
     np.testing.assert_allclose(sum(explained.by_column().values()), odds, atol=1e-9)
     np.testing.assert_allclose(sum(line.nats for line in explained.top(2)), odds, atol=1e-9)
@@ -360,7 +371,8 @@ def rows_of_many_kinds(rng, n):
         ({}, 2, ["note", "when"]),
         ({"terms": "all"}, 2, ["note"]),
         ({"terms": "none"}, 3, ["note"]),
-        ({}, 3, []),  # wide
+        ({"roles": {"note": "words"}}, 3, []),
+        ({"roles": {"note": "words"}}, 3, ["x", "z", "code", "when"]),  # wide
         ({"roles": {"note": "words"}, "crosses": [("code", "z")]}, 2, ["when"]),
         ({"crosses": [("x", "z"), ("code", "x")]}, 2, ["note"]),
         ({"scale": False, "intercept": False}, 3, ["note", "when"]),
@@ -379,7 +391,8 @@ def test_contributions_add_up_to_the_log_odds_of_the_model_that_is_named(
         model.learn_one({k: v for k, v in row.items() if k != "z"}, label)
     model.learn_many(rows[9:], labels[9:])
     before = model.to_bytes()
-    for row in (*rows[:6], {"x": 40.0, "code": "a"}, {"x": None}):
+    unusual = [{"x": 40.0, "code": "a"}, {"x": None}] * ("x" not in without)
+    for row in rows[:6] + unusual:
         if model.pipeline.learner._expert_names()[0].startswith("0: "):  # of a nested mixture
             explained = model.explain(row)
             odds = np.log(np.divide(*explained.model_probabilities))
@@ -392,15 +405,32 @@ def test_contributions_add_up_to_the_log_odds_of_the_model_that_is_named(
     assert model.to_bytes() == before
 
 
+@pytest.mark.parametrize("without", ["note", ""])
+def test_whichever_expert_leads_it_adds_up(rng, without):
+    rows, labels = rows_of_many_kinds(rng, 400)
+    rows = [{k: v for k, v in row.items() if k != without} for row in rows]
+    model = Model() if without else Model(roles={"note": "words"})
+    model.learn_one(rows[1], labels[1])
+    model.learn_many(rows, labels)
+    losses, learner = model.pipeline.holdout.losses, model.pipeline.learner
+    for name in [name for name in learner._expert_names() if name != "folklore"]:
+        before, losses[name] = losses[name], -10.0
+        explained = check_adds_up(model, rows[3])
+        assert explained.explained_by.endswith(name) or name == "columns without words"
+        losses[name] = before
+
+
 @pytest.mark.parametrize(("terms", "without"), [("auto", "note"), ("none", "note"), ("auto", "")])
 def test_after_fit_a_row_is_explained_by_the_fit(rng, tmp_path, terms, without):
     rows, labels = rows_of_many_kinds(rng, 250)
     rows = [{k: v for k, v in row.items() if k != without} for row in rows]
     labelled = [row | {"y": y} for row, y in zip(rows, labels, strict=True)]
-    model = Model(terms=terms).fit(labelled, "y")
+    roles = {} if without else {"note": "words"}
+    model = Model(terms=terms, roles=roles).fit(labelled, "y")
     for row in rows[:4]:
         explained = check_adds_up(model, row)
-        assert re.fullmatch("the fit of lines( and terms)? to all rows", explained.explained_by)
+        kinds = "the fit of lines( and terms)? to all rows(; words on top)?"
+        assert re.fullmatch(kinds, explained.explained_by)
         assert explained.share == 1.0
         assert explained.probabilities == pytest.approx(explained.model_probabilities, rel=1e-9)
     model.save(tmp_path / "m.folk")

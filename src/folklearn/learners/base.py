@@ -51,6 +51,7 @@ class LeadingModel(NamedTuple):
     columns, values : (n,) of the context.
     W : (K, n) its weights there.
     bias : (K,) what else it adds to the logits.
+    is_on_top : whether it is added to the logits of another model, see `StackedSgd`.
     """
 
     name: str
@@ -59,6 +60,7 @@ class LeadingModel(NamedTuple):
     values: Array
     W: Array
     bias: Array
+    is_on_top: bool = False
 
 
 _MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning

@@ -402,6 +402,9 @@ _STACKED = (
 )
 
 
+WITHOUT_WORDS = "columns without words"  # the expert that is the other model
+
+
 class StackedSgd(SparseSgd):
     r"""A `SparseSgd` of words that come with what another model says of the other columns.
 
@@ -431,8 +434,16 @@ class StackedSgd(SparseSgd):
             name + views[int(view)]
             for name, view in zip(super()._expert_names(), self._experts[:, 3], strict=True)
         ]
-        names[_N_KEPT] = "columns without words"
+        names[_N_KEPT] = WITHOUT_WORDS
         return names
+
+    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
+        """Return the linear model of largest weight for one row, `StackedRows`."""
+        weights, used = self._weights if weights is None else weights, slice(*x.indptr.tolist())
+        view = self._experts[int(np.argmax(weights)), sparse_sgd.VIEW]
+        values = x.values if view == sparse_sgd.ALL else x.words
+        leading = super()._leading_model(SparseRow(x.indices[used], values[used]), weights)
+        return leading._replace(is_on_top=view == sparse_sgd.ON_TOP)
 
     def column_weights(self) -> tuple[NDArray[np.int64], Array]:
         """Return the columns that occurred, and the weights of the best expert of words."""

@@ -499,8 +499,9 @@ class UnlearnedValues:
     def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         encoder, pipeline = self._model.encoder, self._model.pipeline
         assert encoder is not None
-        if not encoder.sparse:
-            return encoder.has_places(name, categories)
+        dense = encoder.dense if encoder.sparse else encoder
+        if dense is not None:
+            return dense.has_places(name, categories)
         assert pipeline is not None
         return pipeline.has_occurred(encoder.wide_places(name, categories))
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from folklearn.arrays import Array, softmax
+from folklearn.arrays import Array, Labels, softmax
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import LeadingModel
+from folklearn.learners.sparse_sgd import WITHOUT_WORDS
 from folklearn.model.encoder import FEATURES, Key, TableEncoder
 from folklearn.model.explain import find_words
 from folklearn.model.pipeline import OnlinePipeline
@@ -41,6 +42,7 @@ _CONSTANT: _Line = (), "constant"
 _FIT_OF_LINES, _FIT_OF_TERMS = (
     f"the fit of {kind} to all rows" for kind in ("lines", "lines and terms")
 )
+_FIT_OF_WORDS = "words on top"
 _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
 
 
@@ -188,33 +190,67 @@ def explain_rows(
     if pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
     table = encoder.gaps.mask(table)
-    Z = pipeline.scale(encoder.encode_known(table))
+    X = encoder.encode_known(table)
+    Z = pipeline.scale(X, by_holdout=by_holdout)
     P = pipeline._predict_scaled(Z, by_holdout=by_holdout)
-    weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None
-    dense_lines = [] if pipeline.sparse else _find_dense_lines(pipeline, encoder)
-    for t, (z, p) in enumerate(zip(Z, P, strict=True)):
-        row, leading = table.take(slice(t, t + 1)), _find_leading_model(pipeline, z, weights)
-        columns = leading.columns.tolist()
-        lines = _find_wide_lines(encoder, row, columns) if pipeline.sparse else dense_lines
-        top = np.argsort(-p, kind="stable")[:2]
-        first, second = top.tolist()
-        sums = {_CONSTANT: float(leading.bias[first] - leading.bias[second])}
-        added = leading.values * (leading.W[first] - leading.W[second])
-        for column, nats in zip(columns, added.tolist(), strict=True):
-            line = lines[column]
-            sums[line] = sums.get(line, 0.0) + nats
-        values = _find_values(encoder, row)
+    pairs = np.argsort(-P, axis=1, kind="stable")[:, :2]
+    explained = _explain_scores(pipeline, encoder, X, table, pairs, by_holdout)
+    for t, (name, share, logits, sums) in enumerate(explained):
+        values = _find_values(encoder, table.take(slice(t, t + 1)))
         contributions = [
             Contribution(name, values.get(name) if of == (name,) else "", nats, of)
             for (of, name), nats in sums.items()
             if nats != 0.0 or name in (*of, _CONSTANT[1])
         ]
         contributions.sort(key=lambda line: -abs(line.nats))
-        alone = softmax(leading.W @ leading.values + leading.bias)
+        pair, alone = pairs[t], softmax(logits)
+        first, second = pair.tolist()
         yield RowExplanation(
-            model.labels[first], model.labels[second], tuple(p[top].tolist()),
-            tuple(contributions), leading.name, leading.share, tuple(alone[top].tolist()),
+            model.labels[first], model.labels[second], tuple(P[t, pair].tolist()),
+            tuple(contributions), name, share, tuple(alone[pair].tolist()),
         )  # fmt: skip
+
+
+def _explain_scores(
+    pipeline: OnlinePipeline,
+    encoder: TableEncoder,
+    X: Any,
+    table: Table,
+    pairs: Labels,
+    by_holdout: bool,
+) -> Iterator[tuple[str, float, Array, dict[_Line, float]]]:
+    """Yield of rows the leading model, its weight, its logits, and what lines add to log odds.
+
+    The log odds are those of the pairs (T, 2) of classes. What is on top of the model of other
+    columns is joined to the leading one there.
+    """
+    assert pipeline.learner is not None
+    Z, dense = pipeline.scale(X, by_holdout=by_holdout), pipeline.dense
+    weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None
+    dense_lines = [] if pipeline.sparse else _find_dense_lines(pipeline, encoder)
+    below: Any = [None] * len(pairs)
+    if dense is not None:
+        assert encoder.dense is not None
+        below = _explain_scores(dense, encoder.dense, X.dense, table, pairs, by_holdout)
+    for t, base in enumerate(below):
+        z = Z[t] if isinstance(Z, np.ndarray) else Z.row(t) if dense is None else Z[t : t + 1]
+        name, share, columns, values, W, bias, is_on_top = _find_leading_model(pipeline, z, weights)
+        lines: Any = dense_lines
+        if pipeline.sparse:
+            lines = _find_wide_lines(encoder, table.take(slice(t, t + 1)), columns.tolist())
+        first, second = pairs[t].tolist()
+        logits, sums = W @ values + bias, {_CONSTANT: float(bias[first] - bias[second])}
+        added = (values * (W[first] - W[second])).tolist()
+        for column, nats in zip(columns.tolist(), added, strict=True):
+            sums[lines[column]] = sums.get(lines[column], 0.0) + nats
+        if is_on_top:
+            base_name, base_share, base_logits, base_sums = base
+            name = base_name if name == WITHOUT_WORDS else f"{base_name}; {name}"
+            share *= base_share
+            logits = logits + base_logits
+            for line, nats in base_sums.items():
+                sums[line] = sums.get(line, 0.0) + nats
+        yield name, share, logits, sums
 
 
 def _find_leading_model(pipeline: OnlinePipeline, z: Any, weights: Array | None) -> LeadingModel:
@@ -224,9 +260,12 @@ def _find_leading_model(pipeline: OnlinePipeline, z: Any, weights: Array | None)
         assert pipeline.learner is not None
         return pipeline.learner._leading_model(z, weights)
     if isinstance(fit, ColumnModel):
+        is_on_top, name = pipeline.dense is not None, _FIT_OF_LINES
+        if is_on_top:
+            z, name = z.on_top().row(0), _FIT_OF_WORDS
         columns, values = z if pipeline.sparse else (fit.columns, z[fit.columns])
         W = fit.weights_at(columns).T
-        return LeadingModel(_FIT_OF_LINES, 1.0, columns, values, W, no_bias)
+        return LeadingModel(name, 1.0, columns, values, W, no_bias, is_on_top)
     first = len(z) - fit.shape[1]
     name = _FIT_OF_LINES if fit.shape[1] == pipeline.scaler.n_columns else _FIT_OF_TERMS
     return LeadingModel(name, 1.0, np.arange(first, len(z)), z[first:], fit, no_bias)

@@ -38,7 +38,9 @@ class FixedPipeline(OnlinePipeline):
         fixed.evidence.numeric = list(pipeline.evidence.numeric)
         fixed.evidence.n_classes = pipeline.n_classes
         if isinstance(fixed.batch_fit, ColumnModel) and isinstance(fixed.learner, SparseSgd):
-            fixed.learner = SparseSgd(**fixed.learner._sizes)  # the fit is all that predicts
+            fixed.learner = type(fixed.learner)(
+                **fixed.learner._sizes
+            )  # the fit is all that predicts
         return fixed
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> tuple[Array, float]:
