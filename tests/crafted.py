@@ -98,6 +98,13 @@ def _model(T=150, **words):
     return model
 
 
+def _model_of_words_alone():
+    model = folklearn.Model(roles={"said": "words"})
+    for t in range(60):
+        model.learn_one({"said": f"word{t % 5} and word{t % 7}"}, t % 3)
+    return model
+
+
 def _model_of_arrays():
     model = folklearn.Model("folklore")
     model.learn_many(*_rows(60))
@@ -174,6 +181,7 @@ _MAKERS = {
     "BoostingRegression": lambda: boosting.BoostingRegression(n_classes=K),
     "Model": lambda: _model(roles={"said": "ignored"}, windows=True),
     "Model of words": lambda: _model(roles={"said": "words"}),
+    "Model of words alone": _model_of_words_alone,
     "Model of arrays": _model_of_arrays,
     "DecisionModel": lambda: _decided(["a", "b"], default_reward=0.5),
     "DecisionModel of features": lambda: _decided({"a": {"price": 1}, 2: {"price": 3}}),

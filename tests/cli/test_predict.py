@@ -69,6 +69,11 @@ def test_explained_predictions_say_why(folklearn, pets, rows, tmp_path):
         top = explained.top(3)
         assert [name for name, _ in reasons] == [str(one) for one in top]
         assert [float(nats) for _, nats in reasons] == [round(one.nats, 2) for one in top]
+    outcome = folklearn("predict", tmp_path / "m", pets, "--explain", "--costs", f"{KINDS[0]}=1e12")
+    decided = read_predictions(outcome.stdout)[0]
+    assert {line["predicted"] for line in decided} == {KINDS[0]}
+    for line, p in zip(decided, P, strict=True):
+        assert line["against"] == next(labels[k] for k in np.argsort(-p) if labels[k] != KINDS[0])
     plain = folklearn("predict", tmp_path / "m", pets).stdout.splitlines()[0]
     assert "why" not in plain
 

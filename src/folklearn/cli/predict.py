@@ -188,7 +188,7 @@ class PredictionWriter:
                 ["|".join(str(label).replace("|", r"\|") for label in chosen) for chosen in sets]
             )
         if self._explain:
-            whys = list(explain_rows(self._model, rows.table))
+            whys = list(explain_rows(self._model, rows.table, decided=best))
             columns += [[why.against for why in whys], [_format_why(why) for why in whys]]
         columns += step.P[:, : self._n_classes].T.tolist()
         self._write(zip(*columns, strict=True))

@@ -180,11 +180,16 @@ def make_table(model: "TableClassifier", row: Any) -> Table:
 
 
 def explain_rows(
-    model: "TableClassifier", table: Table, *, by_holdout: bool = True
+    model: "TableClassifier",
+    table: Table,
+    *,
+    decided: Labels | None = None,
+    by_holdout: bool = True,
 ) -> Iterator[RowExplanation]:
     """Yield why the rows of a table are predicted as they are.
 
-    Experts are weighed as `Model.predict` does, or as `Model.predict_one`.
+    It is about the most probable class, or `decided` (T,), as costs may ask for, against the most
+    probable other one. Experts are weighed as `Model.predict` does, or as `Model.predict_one`.
     """
     pipeline, encoder = model._check_learned()
     if pipeline.learner is None:
@@ -194,6 +199,9 @@ def explain_rows(
     Z = pipeline.scale(X, by_holdout=by_holdout)
     P = pipeline._predict_scaled(Z, by_holdout=by_holdout)
     pairs = np.argsort(-P, axis=1, kind="stable")[:, :2]
+    if decided is not None:
+        others = np.where(pairs[:, 0] == decided, pairs[:, 1], pairs[:, 0])
+        pairs = np.column_stack([decided, others])
     explained = _explain_scores(pipeline, encoder, X, table, pairs, by_holdout)
     for t, (name, share, logits, sums) in enumerate(explained):
         values = _find_values(encoder, table.take(slice(t, t + 1)))
