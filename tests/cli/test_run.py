@@ -119,7 +119,8 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
     path = tmp_path / "t.csv"
     rows = [f"{i % 7},it is well {'ab'[i % 2]}{i % 2},{'pq'[i % 2]}" for i in range(80)]
     path.write_text("\n".join(["size,note,kind", *rows]))
-    said = folklearn("run", path, "--target", "kind", "--verbose", "-f", tmp_path / "m").stderr
+    words = "--role", "note=words"
+    said = folklearn("run", path, *TARGET, *words, "--verbose", "-f", tmp_path / "m").stderr
     n_inputs = load(tmp_path / "m").pipeline.learner.n_columns - 1
     assert 5 < n_inputs < 20
     assert (
@@ -283,7 +284,7 @@ def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, na
 def test_roles_are_found_shown_and_changed(folklearn, refusal, tmp_path):
     lines = ["id,size,zip,text,day,kind"]
     for i in range(60):
-        text = "so very nice a thing" if i % 2 else "what a bad one it is"
+        text = f"so very nice a thing {i}" if i % 2 else f"what a bad one it is {i}"
         lines.append(f"{i},{i % 7},{10115 + i % 3},{text},2024-05-{1 + i % 28:02},{'ab'[i % 2]}")
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines))

@@ -51,7 +51,8 @@ def test_many_rows_are_the_loop(name, words, rng):
     if words and name != "auto":
         pytest.skip("words are for the default")
     rows = rows_of(rng, words=words)
-    one, many = Model(name), Model(name)
+    roles = {"note": "words"} if words else {}  # of two texts: a category otherwise
+    one, many = Model(name, roles=roles), Model(name, roles=roles)
     P, losses, is_old = np.zeros((200, 3)), [], np.zeros(200, bool)
     for t, (x, y) in enumerate(rows):
         n_places = 0 if one.encoder is None else len(one.encoder)

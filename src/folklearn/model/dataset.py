@@ -458,7 +458,7 @@ def make_encoder(
 def declare_table(model: "Model", table: Table, n_classes: int) -> None:
     """Let a table of rows like those to come decide roles, and give its categories places."""
     table = MissingValues(model.missing).mask(table)
-    roles, features = of_rows(table), table.features
+    roles, features = of_rows(table, model.asked_roles), table.features
     model.encoder = encoder = make_encoder(model, roles, features, n_classes)
     if not encoder.sparse and features is None:
         for rows in slice_rows(table):

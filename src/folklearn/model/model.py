@@ -238,9 +238,12 @@ class Model(TableClassifier):
         """
         encoder, pipeline, was_open = self.encoder, self.pipeline, self.is_open
         if encoder is None:
-            find = known_roles.of_rows if row is None else known_roles.of_first_values
             n_classes = len(self.label_encoder) + len(new)
-            roles = find(MissingValues(self.missing).mask(table))
+            masked = MissingValues(self.missing).mask(table)
+            if row is None:
+                roles = known_roles.of_rows(masked, self.asked_roles)
+            else:
+                roles = known_roles.of_first_values(masked)
             encoder = make_encoder(self, roles, table.features, n_classes)
         batch = encoder.encode(table)
         if pipeline is None:

@@ -105,13 +105,17 @@ def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
     return roles
 
 
-def of_rows(table: Table) -> dict[str, str]:
-    """Return the roles of columns that have a value; a text that says a number is a category."""
+def of_rows(table: Table, asked: Mapping[str, str]) -> dict[str, str]:
+    """Return the roles of columns that have a value; a text that says a number is a category.
+
+    Roles that were asked for are taken as they are.
+    """
     roles = {}
     for _, name in _find_first_values(table):
         column = table.columns[name]
-        role = _infer_role(name, column)
-        roles[name] = CATEGORY if role == NUMBER and isinstance(column, TextColumn) else role
+        role = asked[name] if name in asked else _infer_role(name, column)
+        is_code = role == NUMBER and isinstance(column, TextColumn) and name not in asked
+        roles[name] = CATEGORY if is_code else role
     return roles
 
 
