@@ -124,7 +124,7 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
     n_inputs = load(tmp_path / "m").pipeline.learner.n_columns - 1
     assert 5 < n_inputs < 20
     assert (
-        f"Learner: auto, R=1: first order, for wide rows, of {n_inputs} scaled features and a "
+        f"words alone and on top of it: first order, of {n_inputs} scaled features and a "
         "constant, 2 classes.\n"
     ) in said
     assert "texts as counts of hashed words, of length 1 in each row" in said
