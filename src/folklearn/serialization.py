@@ -288,12 +288,16 @@ def load(source: str | os.PathLike[str] | bytes) -> Serializable:
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record; the file appears whole or not at all."""
+    write_bytes(path, as_bytes(record))
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        temporary.write_bytes(as_bytes(record))
+        temporary.write_bytes(content)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -143,6 +143,14 @@ class Learner(Serializable, ABC):
         """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
         return self._predict_rows(X, norms)[None]
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        """Return what it mixes, with shares: weights (K, n + 1) of softmax models, or itself.
+
+        They are of the last n columns of a context, and of a constant 1. `weights` are those of
+        the experts in the order of their names, by default its own.
+        """
+        return [(1.0, self)]
+
     def _worth_keeping(self, hopeless: Any, weights: Array) -> NDArray[np.bool_]:
         """Tell which of the hopeless experts (E,) stay, because they are good on the hold-out rows.
 
@@ -368,6 +376,9 @@ class LinearLearner(Learner):
     def coef(self) -> Array:
         """Return the weights W (K, d) that the next prediction uses."""
         return self._W.copy()
+
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        return [(1.0, np.pad(self.coef(), ((0, 0), (0, 1))))]
 
 
 class FirstOrderCertified(Learner):

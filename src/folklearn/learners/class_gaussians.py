@@ -157,6 +157,9 @@ class ClassGaussians(FirstOrderCertified):
         """Return the mean weights W (K, d) that the next prediction uses."""
         return np.ascontiguousarray(self._W.T)
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        return [(1.0, np.pad(self.coef(), ((0, 0), (0, 1))))]
+
     def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
         return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]
 

@@ -157,6 +157,13 @@ class ExpertLearner(Learner):
             return P
         return np.concatenate([P, self._folklore._predict_rows(X, norms)[None]])
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        state, shares = self._state, self._state["weights"] if weights is None else weights
+        W = state["W"].reshape(self.n_features + 1, -1, self.n_classes).transpose(1, 2, 0).copy()
+        W[:, :, -1] *= state.spec.unit
+        models = [*W] if self._folklore is None else [*W, self._folklore]
+        return list(zip(shares.tolist(), models, strict=True))
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state, folklore = self._state, self._folklore
         folklore_p = _NO_FOLKLORE if folklore is None else folklore._predict(x)

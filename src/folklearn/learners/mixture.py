@@ -203,6 +203,14 @@ class Mixture(Learner):
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
         return np.array([e._predict_rows(*seen) for e, *seen in self._views(X, norms)])
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        shares = self._weights[self._alive] if weights is None else weights
+        return [
+            (share * part, model)
+            for expert, share in zip(self._survivors, shares.tolist(), strict=True)
+            for part, model in expert._mixed_models()
+        ]
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         views = list(self._views(x))
         P = np.array([expert._predict(seen) for expert, seen, _ in views])[:, None, :]

@@ -331,6 +331,13 @@ class SparseSgd(FirstOrderCertified):
         name, no_bias = self._expert_names()[best], np.zeros(self.n_classes)
         return LeadingModel(name, float(weights[best]), columns, values, W.T, no_bias)
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        shares = self._weights if weights is None else weights
+        models = np.zeros((len(shares), self.n_classes, self.n_features + 1))
+        for e, W in enumerate(models):
+            W[:, self._columns.columns] = self._weights_of(e).T
+        return list(zip(shares.tolist(), models, strict=True))
+
     @property
     def n_bytes(self) -> int:
         entries: int = self._table[: self._columns.n].nbytes

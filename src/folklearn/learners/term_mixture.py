@@ -120,6 +120,17 @@ class TermMixture(Mixture):
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
         return np.concatenate([e._expert_predictions(*seen) for e, *seen in self._views(X, norms)])
 
+    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
+        if weights is None:
+            return super()._mixed_models()
+        models = []
+        for expert in self._survivors:
+            n = len(self._names_of(expert))
+            share, within = (1.0, weights[:n]) if n > 1 else (float(weights[0]), None)
+            models += [(share * part, model) for part, model in expert._mixed_models(within)]
+            weights = weights[n:]
+        return models
+
     def _standings(self) -> list[float]:
         names = map(self._names_of, self._survivors)
         return [min(self.standing.get(name, math.inf) for name in each) for each in names]

@@ -445,7 +445,7 @@ class TableEncoder(Serializable):
     def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell of categories of a column of dense rows whether they have a place."""
         share = self._n_own.get(name, 0) >= MOST_OWN
-        parts = ((part, _shared_part(part) if share else part) for part in categories)
+        parts = ((part, shared_part(part) if share else part) for part in categories)
         return np.array([any((name, p) in self.places for p in pair) for pair in parts], bool)
 
     def wide_places(self, name: str, categories: Sequence[str]) -> NDArray[np.int64]:
@@ -523,7 +523,7 @@ class _PlaceFinder:
         if key not in self._known and key not in self.new:
             n_own = self._n_own.get(source, 0)
             if n_own >= MOST_OWN or category.startswith("#"):
-                return self.find((source, _shared_part(category)), row)
+                return self.find((source, shared_part(category)), row)
             self._n_own[source] = n_own + 1
         return self.find(key, row)
 
@@ -535,7 +535,7 @@ class _PlaceFinder:
         return keys, order, n + rows.count(0)
 
 
-def _shared_part(category: str) -> str:
+def shared_part(category: str) -> str:
     return f"#{place_of(category) % SHARED}"
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -546,6 +546,22 @@ class Model(TableClassifier):
         copied.metrics = self.metrics.without_columns()
         copied.hindsight, copied._monitor = None, None
         return copied
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        categories: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
+
+        Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970.
+        Outputs are `label` and `probabilities`. Words and crosses have no such form. Of a column
+        with more than a hundred categories `categories` lists the further ones to be known.
+        """
+        from folklearn.model.export import make_onnx
+
+        serialization.write_bytes(path, make_onnx(self, categories))
 
     COUNTERS = ("_n_asked",)
     STATE: ClassVar[Mapping[str, Any]] = {

@@ -47,8 +47,8 @@ DATE_PARTS = (
     "trend", "hour (sin)", "hour (cos)", "year (sin)", "year (cos)",
     "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
 )  # fmt: skip
-_DAY_SECONDS, _YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
-_FIRST_WEEKDAY = 3  # of 1970: a Thursday
+DAY_SECONDS, YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
+FIRST_WEEKDAY = 3  # of 1970: a Thursday
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised, and texts that are a category
@@ -268,9 +268,9 @@ def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
         return EncodedColumn(numbers=numbers)
     if role in DATES:
         seconds = _convert_column(name, role, column)
-        day = 2.0 * np.pi * np.mod(seconds, _DAY_SECONDS) / _DAY_SECONDS
-        year = 2.0 * np.pi * np.mod(seconds, _YEAR_SECONDS) / _YEAR_SECONDS
-        weekday = np.mod(np.floor(seconds / _DAY_SECONDS) + _FIRST_WEEKDAY, 7.0)
+        day = 2.0 * np.pi * np.mod(seconds, DAY_SECONDS) / DAY_SECONDS
+        year = 2.0 * np.pi * np.mod(seconds, YEAR_SECONDS) / YEAR_SECONDS
+        weekday = np.mod(np.floor(seconds / DAY_SECONDS) + FIRST_WEEKDAY, 7.0)
         weekdays = np.where(np.isnan(seconds), np.nan, weekday == np.arange(7.0)[:, None])
         angles = [np.sin(day), np.cos(day), np.sin(year), np.cos(year)]
         return EncodedColumn(DATE_PARTS, np.concatenate([[seconds, *angles], weekdays]))
