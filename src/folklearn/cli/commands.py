@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 from folklearn import __version__
 from folklearn.cli.audit import audit
 from folklearn.cli.compare import compare
-from folklearn.cli.inspect import inspect, report
+from folklearn.cli.inspect import export, inspect, report
 from folklearn.cli.options import expand_source
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
@@ -45,7 +45,7 @@ class _Group(_PlainFlags, TyperGroup):
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, predict, inspect, report, audit, compare, policy_value, serve, backup, warmup,
+    run, predict, inspect, report, export, audit, compare, policy_value, serve, backup, warmup,
 )  # fmt: skip
 for _command in _COMMANDS:
     app.command(cls=_Command)(expand_source(_command))

@@ -1,11 +1,11 @@
-"""`folklearn inspect` and `report`: a saved model, or rows, on the terminal or as an HTML page."""
+"""`folklearn inspect`, `report` and `export`: a saved model for people and for other runtimes."""
 
 import os
 import shlex
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
@@ -13,6 +13,7 @@ from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
+from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
 from folklearn.model.roles import TARGET, infer_roles
 from folklearn.model.run import Score
@@ -133,3 +134,23 @@ def report(
             page = report_run(Model(roles=roles, windows=True).run(reader, target))
         path.write_text(page, encoding="utf-8")
         outputs.commit(console)
+
+
+def export(
+    model: Annotated[
+        str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
+    ],
+    output: Annotated[
+        str, Option("-o", "--output", metavar="MODEL.onnx", help="Where to write it.")
+    ] = "model.onnx",
+    quiet: options.Quiet = False,
+) -> None:
+    """Write what a saved model predicts as an ONNX file, which other runtimes read.
+
+    Its inputs are the columns by name, its outputs `label` and `probabilities`.
+    """
+    with AtomicOutputs(model) as outputs:
+        path = outputs.reserve("model", output)
+        assert path is not None
+        path.write_bytes(make_onnx(options.load_model(model, "folklearn export")))
+        outputs.commit(new_console(quiet))

@@ -280,9 +280,7 @@ def _add_scaled(graph: _Graph, X: str, scaler: OnlineScaler) -> str:
     return graph.add("Where", is_missing, 0.0, score)
 
 
-def _add_moments(
-    graph: _Graph, X: str, n: Array, mean: Array, squares: Array
-) -> tuple[str, str]:
+def _add_moments(graph: _Graph, X: str, n: Array, mean: Array, squares: Array) -> tuple[str, str]:
     """Return mean and squared deviations with one value more, the n-th."""
     deviations = np.sqrt(squares / np.maximum(n - 1.0, 1.0))
     limit = np.where(squares > 0.0, scaling._FURTHEST * deviations, np.inf)
@@ -354,9 +352,7 @@ def _list_models(pipeline: OnlinePipeline) -> list[tuple[float, Any]]:
     return [(share, model) for share, model in models if share > _MIN_SHARE]
 
 
-def _add_mixture(
-    graph: _Graph, Z: str, models: list[tuple[float, Any]], n_classes: int
-) -> str:
+def _add_mixture(graph: _Graph, Z: str, models: list[tuple[float, Any]], n_classes: int) -> str:
     """Return the probabilities (rows, K) of models of the last columns of contexts (rows, n)."""
     parts, linear = [], dict[int, list[tuple[float, Array]]]()
     for share, model in models:
