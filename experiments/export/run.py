@@ -24,8 +24,9 @@ N_LEARNED, N_PREDICTED, SEED = 2000, 1000, 0
 WAYS = ("run", "fit")
 HEAD = """# A model and its ONNX file
 
-The largest difference between `predict_proba` and onnxruntime over {n_predicted} rows that the model did not learn, how many
-labels differ, and sizes in kB: of the saved model, of the ONNX file, and of what `save(inference=True)` writes.
+After {n_learned} rows: the largest difference between `predict_proba` and onnxruntime over {n_predicted} rows
+behind them, how many labels differ, and sizes in kB: of the saved model, of the ONNX file, and of
+what `save(inference=True)` writes.
 
 | stream | by | classes | columns, terms | max. difference | other labels | model | ONNX | inference |
 |---|---|---:|---:|---:|---:|---:|---:|---:|
@@ -93,7 +94,9 @@ def main() -> None:
     write_json(options.out / "export.json", {"provenance": origin, "streams": rows})
     text = HEAD.format(**sizes)
     for row in rows:
-        model, onnx, inference = (row["bytes"][name] / 1e3 for name in ("model", "onnx", "inference"))
+        model, onnx, inference = (
+            row["bytes"][name] / 1e3 for name in ("model", "onnx", "inference")
+        )
         text += (
             f"| {row['stream']} | `{row['by']}` | {row['classes']} | {row['columns']}, {row['terms']} "
             f"| {row['difference']:.0e} | {row['other_labels']} "

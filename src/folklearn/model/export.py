@@ -5,6 +5,7 @@ scaling, terms, and the experts as the hold-out weighs them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +64,9 @@ class _Graph:
         result = self._name(op)
         self._nodes.append(self._onnx.helper.make_node(op, names, [result], **attributes))
         return result
+
+    def to_numbers(self, truths: str) -> str:
+        return self.add("Cast", truths, to=self._onnx.TensorProto.DOUBLE)
 
     def _add_constant(self, value: Any) -> str:
         name, array = self._name("constant"), np.array(value, order="C")
@@ -181,9 +185,10 @@ def _add_columns(
             blocks.append(_add_indicators(graph, text, parts, categories.get(source, ())))
         else:
             column = graph.add("Unsqueeze", graph.add_input(source, "DOUBLE"), np.array([1]))
-            is_date = role in DATES
-            values = _add_date(graph, column, parts) if is_date else column
-            blocks.append(values if is_date else _add_gaps(graph, values, encoder))
+            if role in DATES:
+                blocks.append(_add_date(graph, column, parts))
+            else:
+                blocks.append(_add_gaps(graph, column, encoder))
     by_source = [(source, part) for source, parts in parts_of.items() for part in parts]
     order = [by_source.index(key) for key in encoder.keys]
     X = graph.add("Concat", *blocks, axis=1)
@@ -209,12 +214,7 @@ def _add_indicators(graph: _Graph, text: str, parts: list[str], further: Iterabl
     )  # fmt: skip
     column = graph.add("Unsqueeze", code, np.array([1]))
     is_part = graph.add("Equal", column, np.arange(len(parts))[None])
-    return graph.add("Cast", is_part, to=_double(graph))
-
-
-def _double(graph: _Graph) -> int:
-    number: int = graph._onnx.TensorProto.DOUBLE
-    return number
+    return graph.to_numbers(is_part)
 
 
 def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:
@@ -229,7 +229,7 @@ def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:
     shifted = graph.add("Add", day, float(FIRST_WEEKDAY))
     weeks = graph.add("Floor", graph.add("Div", shifted, 7.0))
     weekday = graph.add("Sub", shifted, graph.add("Mul", weeks, 7.0))
-    is_day = graph.add("Cast", graph.add("Equal", weekday, np.arange(7.0)), to=_double(graph))
+    is_day = graph.to_numbers(graph.add("Equal", weekday, np.arange(7.0)))
     days = graph.add("Where", graph.add("IsNaN", seconds), np.nan, is_day)
     everything = graph.add("Concat", seconds, *cycles, days, axis=1)
     order = np.array([DATE_PARTS.index(part) for part in parts])
@@ -301,8 +301,7 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet) -> str:
     """Return the terms (rows, n) of raw and standardised features, as `expand_terms`."""
     blocks = []
     edges = [0, *(np.flatnonzero(np.diff(terms.kinds)) + 1), len(terms.kinds)]
-    first = np.arange(terms.n_columns)
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         if start == stop:
             continue
         i, j = terms.columns[start:stop].T
@@ -319,11 +318,11 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet) -> str:
             is_above = graph.add("Greater", x, q)
             if kind == kinds.CROSS:
                 is_above = graph.add("And", is_above, graph.add("Greater", y, r))
-            value = graph.add("Cast", is_above, to=_double(graph))
+            value = graph.to_numbers(is_above)
         is_missing = graph.add("Or", graph.add("IsNaN", x), graph.add("IsNaN", y))
         blocks.append(graph.add("Where", is_missing, np.nan, value))
     if len(terms.phases):
-        Z = graph.add("Gather", scores, first, axis=1)
+        Z = graph.add("Gather", scores, np.arange(terms.n_columns), axis=1)
         angles = graph.add("Add", graph.add("MatMul", Z, terms.frequencies.T), terms.phases)
         blocks.append(graph.add("Mul", graph.add("Cos", angles), np.sqrt(2.0)))
     return graph.add("Concat", *blocks, axis=1)
