@@ -24,12 +24,12 @@ N_LEARNED, N_PREDICTED, SEED = 2000, 1000, 0
 WAYS = ("run", "fit")
 HEAD = """# A model and its ONNX file
 
-After {n_learned} rows: the largest difference between `predict_proba` and onnxruntime over {n_predicted} rows
-behind them, how many labels differ, and sizes in kB: of the saved model, of the ONNX file, and of
-what `save(inference=True)` writes.
+After {n_learned} rows: the largest difference between `predict_proba` and onnxruntime over
+{n_predicted} rows behind them, how many labels differ, and sizes in kB: of the saved model, which goes on
+learning, and of the ONNX file.
 
-| stream | by | classes | columns, terms | max. difference | other labels | model | ONNX | inference |
-|---|---|---:|---:|---:|---:|---:|---:|---:|
+| stream | by | classes | columns, terms | difference | other labels | model | ONNX |
+|---|---|---:|---:|---:|---:|---:|---:|
 """
 
 
@@ -50,9 +50,8 @@ def measure(source: Source, way: str, n_learned: int, n_predicted: int) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         model.save(path / "model")
-        model.save(path / "inference", inference=True)
         model.export(path / "onnx")
-        sizes = {name: os.path.getsize(path / name) for name in ("model", "onnx", "inference")}
+        sizes = {name: os.path.getsize(path / name) for name in ("model", "onnx")}
         session = onnxruntime.InferenceSession(path / "onnx")
     if way == "run":
         known, inputs = new, {"X": new}
@@ -94,14 +93,12 @@ def main() -> None:
     write_json(options.out / "export.json", {"provenance": origin, "streams": rows})
     text = HEAD.format(**sizes)
     for row in rows:
-        model, onnx, inference = (
-            row["bytes"][name] / 1e3 for name in ("model", "onnx", "inference")
-        )
-        text += (
-            f"| {row['stream']} | `{row['by']}` | {row['classes']} | {row['columns']}, {row['terms']} "
-            f"| {row['difference']:.0e} | {row['other_labels']} "
-            f"| {model:,.0f} | {onnx:,.0f} | {inference:,.0f} |\n"
-        )
+        cells = (
+            row["stream"], f"`{row['by']}`", row["classes"], f"{row['columns']}, {row['terms']}",
+            f"{row['difference']:.0e}", row["other_labels"],
+            *(f"{n_bytes / 1e3:,.0f}" for n_bytes in row["bytes"].values()),
+        )  # fmt: skip
+        text += f"| {' | '.join(map(str, cells))} |\n"
     (options.out / "export.md").write_text(f"{text}\n{stated(origin)}\n")
 
 

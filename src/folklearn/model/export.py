@@ -189,17 +189,15 @@ def _add_columns(
                 blocks.append(_add_date(graph, column, parts))
             else:
                 blocks.append(_add_gaps(graph, column, encoder))
-    by_source = [(source, part) for source, parts in parts_of.items() for part in parts]
-    order = [by_source.index(key) for key in encoder.keys]
+    by_source = [encoder.places[source, part] for source in parts_of for part in parts_of[source]]
     X = graph.add("Concat", *blocks, axis=1)
-    return X if order == sorted(order) else graph.add("Gather", X, np.array(order), axis=1)
+    return graph.add("Gather", X, np.argsort(by_source), axis=1)
 
 
 def _add_gaps(graph: _Graph, X: str, encoder: TableEncoder) -> str:
     """Make missing what the model was told stands for a missing value."""
-    for value in encoder.gaps.values:
-        if isinstance(value, float):
-            X = graph.add("Where", graph.add("Equal", X, value), np.nan, X)
+    for value in sorted(value for value in encoder.gaps.values if isinstance(value, float)):
+        X = graph.add("Where", graph.add("Equal", X, value), np.nan, X)
     return X
 
 
