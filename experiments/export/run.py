@@ -24,9 +24,9 @@ N_LEARNED, N_PREDICTED, SEED = 2000, 1000, 0
 WAYS = ("run", "fit")
 HEAD = """# A model and its ONNX file
 
-After {n_learned} rows: the largest difference between `predict_proba` and onnxruntime over
-{n_predicted} rows behind them, how many labels differ, and sizes in kB: of the saved model, which goes on
-learning, and of the ONNX file.
+After {n_learned} rows, or two thirds: the largest difference between `predict_proba` and
+onnxruntime over at most {n_predicted} rows behind them, how many labels differ, and sizes in kB: of
+the saved model, which goes on learning, and of the ONNX file.
 
 | stream | by | classes | columns, terms | difference | other labels | model | ONNX |
 |---|---|---:|---:|---:|---:|---:|---:|
@@ -39,6 +39,7 @@ def measure(source: Source, way: str, n_learned: int, n_predicted: int) -> dict[
     if not source.in_order:
         order = np.random.default_rng(SEED).permutation(len(X))
         X, y = X[order], y[order]
+    n_learned = min(n_learned, 2 * len(X) // 3)
     X = X[: n_learned + n_predicted].astype(float)
     model = Model()
     if way == "run":
