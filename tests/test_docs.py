@@ -35,8 +35,8 @@ RUN += [*sorted(DOCS.glob("guide/*.md")), *sorted(DOCS.glob("tutorials/*.md"))]
 VITAL = ("index.md", "start.md", "guide/train.md", "guide/predict.md", "guide/certificate.md")
 NOT_RUN = ("make", "pip")  # they would install from the network
 OPTIONAL = (
-    *("apsw", "matplotlib", "msgspec", "pandas", "pyarrow", "pyspark", "rich", "river", "typer"),
-    *("urllib3", "vowpalwabbit"),
+    *("apsw", "matplotlib", "mlflow", "msgspec", "onnxruntime", "pandas", "pyarrow", "pyspark"),
+    *("rich", "river", "typer", "urllib3", "vowpalwabbit"),
 )
 
 # Everything that a user may import; in packages without __all__, the modules with these names.
@@ -56,7 +56,7 @@ LISTED = (
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
     "adapters.sklearn_data",
-    *(f"model.{name}" for name in ("batch", "encoder", "display", "holdout")),
+    *(f"model.{name}" for name in ("batch", "encoder", "display", "export", "holdout")),
     *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
     *("model.stream_evidence", "model.table_classifier"),
 }

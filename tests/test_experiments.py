@@ -136,6 +136,12 @@ def test_a_text_that_says_nothing_costs_next_to_nothing(tmp_path):
 
 
 @pytest.mark.long
+def test_onnx_files_say_what_models_say(tmp_path):
+    streams = run("export", "--quick", out=tmp_path)["streams"]
+    assert max(row["difference"] for row in streams) < 1e-6
+
+
+@pytest.mark.long
 def test_terms_are_measured_beside_trees_and_results_so_far_are_kept(tmp_path):
     peers = "lightgbm", "hat", "arf-10", "amf-10"
     cached = "--quick", "--cache", str(tmp_path / "cache")

@@ -1,8 +1,11 @@
-"""`folklearn report`: a page about a model, a file of rows, or somebody's predictions."""
+"""`folklearn report` and `export`: a page about a model, rows or predictions; a model as ONNX."""
 
 import re
 
 import pytest
+
+from folklearn import load
+from folklearn.model.export import make_onnx
 
 TARGET = ["--target", "kind"]
 
@@ -25,6 +28,16 @@ def test_a_saved_model_is_reported(folklearn, pets, tmp_path):
     assert folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model).code == 0
     assert folklearn("report", model, "-o", report, "--quiet").code == 0
     assert headings(report)[:2] == ["Report on pets.model", "In short"]
+
+
+def test_a_saved_model_is_exported(folklearn, refusal, pets, tmp_path):
+    pytest.importorskip("onnx", reason="needs the extra onnx")
+    model, onnx = tmp_path / "pets.model", tmp_path / "pets.onnx"
+    assert folklearn("run", pets, *TARGET, "--save", model).code == 0
+    outcome = folklearn("export", model, "-o", onnx)
+    assert f"Wrote the model to {onnx}." in outcome.stderr
+    assert onnx.read_bytes() == make_onnx(load(model))
+    assert "would replace the input" in refusal("export", model, "-o", model)
 
 
 def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
