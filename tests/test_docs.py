@@ -136,6 +136,7 @@ def run_python(block: Block, page: Path, where: str, scope: dict[str, object]) -
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", folklearn.DataWarning)
+        warnings.filterwarnings("ignore", module="mlflow")
         exec(compile(source, str(page), "exec"), scope)
     if caught:  # who reads the page sees it too, and must be told
         assert "DataWarning" in page.read_text(encoding="utf-8"), f"{where}: {caught[0].message}"
