@@ -130,6 +130,18 @@ def test_what_stands_for_a_missing_number_does_so_in_the_file():
     check_equal(model, [{"x": -999.0}, {"x": 2.0}, {"x": np.nan}])
 
 
+def test_crosses():
+    rows = make_rows(300)
+    pipes = np.random.default_rng(1).choice(["steel", "copper"], len(rows))
+    rows = [row | {"pipe": pipe} for row, pipe in zip(rows, pipes, strict=True)]
+    crosses = [("x", "z"), ("colour", "z"), ("x", "pipe"), ("colour", "pipe")]
+    model = Model(crosses=crosses)
+    model.run(rows, "y")
+    asked = without_labels(rows[:40])
+    asked[0]["colour"], asked[1]["pipe"], asked[2]["z"] = "", "", np.nan
+    check_equal(model, asked)
+
+
 def test_further_categories_have_to_be_listed():
     names = [f"city {i}" for i in range(150)]
     rows = [{"city": names[i % 150], "y": "ab"[i % 2]} for i in range(450)]
@@ -144,7 +156,6 @@ def test_further_categories_have_to_be_listed():
     ("settings", "rows", "message"),
     [
         ({}, [{"text": "one two three four", "y": "a"}, {"text": "a b c d", "y": "b"}], "text"),
-        ({"crosses": [("a", "b")]}, [{"a": 1.0, "b": 2.0, "y": y} for y in "ab"], "crosses have"),
         ({}, [{"a": 1.0, "y": "a"}], "before two classes"),
         ({}, [{"label": 1.0, "y": y} for y in "ab"], "like an output of the file"),
         ({"learner": "gaf"}, [{"a": 1.0, "y": y} for y in "ab"], "Gaf predicts by a rule"),

@@ -25,6 +25,8 @@ from folklearn.model.roles import (
     DATES,
     DAY_SECONDS,
     FIRST_WEEKDAY,
+    NUMBER,
+    PAIR_MARK,
     WORDS,
     YEAR_SECONDS,
 )
@@ -141,8 +143,6 @@ def _check_exportable(encoder: TableEncoder, categories: Mapping[str, Iterable[s
             f"{what}, which ONNX cannot do: learn without them (roles: ignored), or use the saved "
             "model itself"
         )
-    if encoder.crosses:
-        raise InvalidInputError("crosses have no ONNX form: learn without `crosses`")
     if not encoder.keys:
         raise InvalidInputError("no column had a value yet: there is nothing to export")
     if encoder.feature_names:
@@ -150,7 +150,6 @@ def _check_exportable(encoder: TableEncoder, categories: Mapping[str, Iterable[s
             "features by name (VW text) have no ONNX form: learn from columns, or from a matrix"
         )
     shared = {source for source, part in encoder.keys if part.startswith("#")}
-    shared = {name for name in shared if encoder.roles.get(name) == CATEGORY}
     if unlisted := sorted(shared - categories.keys()):
         raise InvalidInputError(
             f"further categories of {join_names(unlisted)} share places by a hash that ONNX does "
@@ -173,22 +172,31 @@ def _add_columns(
     parts_of: dict[str, list[str]] = {}
     for source, part in encoder.keys:
         parts_of.setdefault(source, []).append(part)
+    crosses = {f"{a}:{b}": (a, b) for a, b in encoder.crosses}
+    columns: dict[str, str] = {}  # (rows, 1), once they are inputs
     blocks = []
     for source, parts in parts_of.items():
-        role = encoder.roles.get(source)
         if source == FEATURES:
             indices = np.array(parts, np.int64)
             X = graph.add_input(_MATRIX, "DOUBLE", int(indices.max()) + 1)
             blocks.append(graph.add("Gather", _add_gaps(graph, X, encoder), indices, axis=1))
-        elif role == CATEGORY:
-            text = graph.add_input(source, "STRING")
-            blocks.append(_add_indicators(graph, text, parts, categories.get(source, ())))
+            continue
+        texts, numbers = list[str](), list[str]()
+        for name in crosses.get(source, (source,)):
+            role = encoder.roles[name]
+            is_text = role == CATEGORY
+            if name not in columns:
+                given = graph.add_input(name, "STRING" if is_text else "DOUBLE")
+                column = graph.add("Unsqueeze", given, np.array([1]))
+                columns[name] = _add_gaps(graph, column, encoder) if role == NUMBER else column
+            (texts if is_text else numbers).append(columns[name])
+        if texts:
+            further = categories.get(source, ())
+            blocks.append(_add_indicators(graph, texts, numbers, parts, further))
+        elif encoder.roles.get(source) in DATES:
+            blocks.append(_add_date(graph, numbers[0], parts))
         else:
-            column = graph.add("Unsqueeze", graph.add_input(source, "DOUBLE"), np.array([1]))
-            if role in DATES:
-                blocks.append(_add_date(graph, column, parts))
-            else:
-                blocks.append(_add_gaps(graph, column, encoder))
+            blocks.append(numbers[0] if len(numbers) == 1 else graph.add("Mul", *numbers))
     by_source = [encoder.places[source, part] for source in parts_of for part in parts_of[source]]
     X = graph.add("Concat", *blocks, axis=1)
     return graph.add("Gather", X, np.argsort(by_source), axis=1)
@@ -201,18 +209,29 @@ def _add_gaps(graph: _Graph, X: str, encoder: TableEncoder) -> str:
     return X
 
 
-def _add_indicators(graph: _Graph, text: str, parts: list[str], further: Iterable[str]) -> str:
-    """Return a column for each part, 1 where it is the category; an unknown one has none."""
+def _add_indicators(
+    graph: _Graph, texts: list[str], numbers: list[str], parts: list[str], further: Iterable[str]
+) -> str:
+    """Return a column for each part, 1 where it is the category; an unknown one has none.
+
+    Of two texts the category is the pair; beside a number 1 becomes the number.
+    """
     places = {part: place for place, part in enumerate(parts)}
     shares = ((category, places.get(shared_part(category))) for category in further)
     codes = {category: place for category, place in shares if place is not None} | places
+    text = texts[0]
+    for other in texts[1:]:
+        before = graph.add("StringConcat", text, np.array(PAIR_MARK, object))
+        text = graph.add("StringConcat", before, other)
     code = graph.add(
         "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=[*codes],
         values_int64s=[*codes.values()], default_int64=-1,
     )  # fmt: skip
-    column = graph.add("Unsqueeze", code, np.array([1]))
-    is_part = graph.add("Equal", column, np.arange(len(parts))[None])
-    return graph.to_numbers(is_part)
+    values = graph.to_numbers(graph.add("Equal", code, np.arange(len(parts))[None]))
+    for number in numbers:
+        present = graph.add("Where", graph.add("IsNaN", number), 0.0, number)
+        values = graph.add("Mul", values, present)
+    return values
 
 
 def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:

@@ -556,7 +556,7 @@ class Model(TableClassifier):
         """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
 
         Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970.
-        Outputs are `label` and `probabilities`. Words and crosses have no such form. Of a column
+        Outputs are `label` and `probabilities`. Words have no such form. Of a column
         with more than a hundred categories `categories` lists the further ones to be known.
         """
         from folklearn.model.export import make_onnx

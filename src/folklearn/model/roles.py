@@ -49,6 +49,7 @@ DATE_PARTS = (
 )  # fmt: skip
 DAY_SECONDS, YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
 FIRST_WEEKDAY = 3  # of 1970: a Thursday
+PAIR_MARK = " & "  # between the categories of a cross
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised, and texts that are a category
@@ -298,7 +299,7 @@ def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -
         pairs = np.where(is_present, first.codes * np.int64(n) + second.codes, -1)
         distinct, codes = np.unique(pairs, return_inverse=True)
         present = distinct[distinct >= 0].tolist()
-        parts = [f"{first.parts[pair // n]} & {second.parts[pair % n]}" for pair in present]
+        parts = [f"{first.parts[pair // n]}{PAIR_MARK}{second.parts[pair % n]}" for pair in present]
         return EncodedColumn(parts, codes=(codes - (len(distinct) - len(parts))).astype(np.int32))
     if first.codes is not None:
         first, second = second, first
