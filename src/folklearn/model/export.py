@@ -241,7 +241,7 @@ def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:
         turns = graph.add("Floor", graph.add("Div", seconds, period))
         phase = graph.add("Sub", seconds, graph.add("Mul", turns, period))
         angle = graph.add("Mul", phase, 2.0 * np.pi / period)
-        cycles += [graph.add("Sin", angle), graph.add("Cos", angle)]
+        cycles += [graph.add("Sin", angle), _add_cosine(graph, angle)]
     day = graph.add("Floor", graph.add("Div", seconds, DAY_SECONDS))
     shifted = graph.add("Add", day, float(FIRST_WEEKDAY))
     weeks = graph.add("Floor", graph.add("Div", shifted, 7.0))
@@ -251,6 +251,11 @@ def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:
     everything = graph.add("Concat", seconds, *cycles, days, axis=1)
     order = np.array([DATE_PARTS.index(part) for part in parts])
     return graph.add("Gather", everything, order, axis=1)
+
+
+def _add_cosine(graph: _Graph, angles: str) -> str:
+    # Older runtimes have the cosine in single precision alone.
+    return graph.add("Sin", graph.add("Add", angles, np.pi / 2.0))
 
 
 def _add_contexts(graph: _Graph, X: str, pipeline: OnlinePipeline) -> str:
@@ -341,7 +346,7 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet) -> str:
     if len(terms.phases):
         Z = graph.add("Gather", scores, np.arange(terms.n_columns), axis=1)
         angles = graph.add("Add", graph.add("MatMul", Z, terms.frequencies.T), terms.phases)
-        blocks.append(graph.add("Mul", graph.add("Cos", angles), np.sqrt(2.0)))
+        blocks.append(graph.add("Mul", _add_cosine(graph, angles), np.sqrt(2.0)))
     return graph.add("Concat", *blocks, axis=1)
 
 
