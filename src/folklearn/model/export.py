@@ -21,6 +21,7 @@ from folklearn.model.encoder import FEATURES, TableEncoder, shared_part
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import (
     CATEGORY,
+    CYCLES,
     DATE_PARTS,
     DATES,
     DAY_SECONDS,
@@ -43,6 +44,7 @@ _OPSETS, _IR_VERSION = {"": 21, "ai.onnx.ml": 3}, 10
 _OUTPUTS = _LABEL, _PROBABILITIES = "label", "probabilities"
 _MATRIX = "X"  # the input, where columns have no names
 _MIN_SHARE = 1e-9  # of an expert that is not left out
+_SINE_ERROR = 1e-12  # at most, between runtimes
 _MAX_STEPS, _LAST_STEP = 10_000, 1e-11  # of a fixed point; logits
 
 
@@ -126,7 +128,8 @@ def make_onnx(
     _check_exportable(encoder, categories or {})
     graph = _Graph()
     X = _add_columns(graph, encoder, categories or {})
-    Z = _add_contexts(graph, X, pipeline)
+    are_cycles = np.array([part in CYCLES for _, part in encoder.keys])
+    Z = _add_contexts(graph, X, pipeline, _SINE_ERROR * are_cycles)
     P = _add_mixture(graph, Z, _list_models(pipeline), pipeline.n_classes)
     labels: list[Any] = list(model.labels)
     are_integers = all(type(label) is int for label in labels)
@@ -258,8 +261,11 @@ def _add_cosine(graph: _Graph, angles: str) -> str:
     return graph.add("Sin", graph.add("Add", angles, np.pi / 2.0))
 
 
-def _add_contexts(graph: _Graph, X: str, pipeline: OnlinePipeline) -> str:
-    """Return the contexts of raw features (rows, d): terms, columns and the constant."""
+def _add_contexts(graph: _Graph, X: str, pipeline: OnlinePipeline, errors: Array) -> str:
+    """Return the contexts of raw features (rows, d): terms, columns and the constant.
+
+    Features may be more by `errors` (d,) than in the model, and are not above a knot for that.
+    """
     scaler = pipeline.scaler
     assert isinstance(scaler, OnlineScaler)
     features = _add_scaled(graph, X, scaler)
@@ -271,7 +277,7 @@ def _add_contexts(graph: _Graph, X: str, pipeline: OnlinePipeline) -> str:
         Z = graph.add("Where", is_constant, scaler.constant, Z)
     if isinstance(scaler, TermScaler) and scaler.terms is not None:
         scores = graph.add("Div", features, scaler.unit)
-        terms = _add_terms(graph, X, scores, scaler.terms)
+        terms = _add_terms(graph, X, scores, scaler.terms, errors)
         Z = graph.add("Concat", _add_scaled_terms(graph, terms, scaler), Z, axis=1)
     return Z
 
@@ -319,7 +325,7 @@ def _add_score(graph: _Graph, away: str, variance: str, largest: Operand) -> str
     return graph.add("Max", graph.add("Min", score, largest), np.negative(largest))
 
 
-def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet) -> str:
+def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet, errors: Array) -> str:
     """Return the terms (rows, n) of raw and standardised features, as `expand_terms`."""
     blocks = []
     edges = [0, *(np.flatnonzero(np.diff(terms.kinds)) + 1), len(terms.kinds)]
@@ -337,9 +343,9 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet) -> str:
             slope = graph.add("Mul", graph.add("Sub", x, q), r)
             value = graph.add("Min", graph.add("Max", slope, 0.0), kinds._HIGHEST_HINGE)
         else:
-            is_above = graph.add("Greater", x, q)
+            is_above = graph.add("Greater", x, q + errors[i])
             if kind == kinds.CROSS:
-                is_above = graph.add("And", is_above, graph.add("Greater", y, r))
+                is_above = graph.add("And", is_above, graph.add("Greater", y, r + errors[j]))
             value = graph.to_numbers(is_above)
         is_missing = graph.add("Or", graph.add("IsNaN", x), graph.add("IsNaN", y))
         blocks.append(graph.add("Where", is_missing, np.nan, value))

@@ -43,8 +43,9 @@ LEARNED = (NUMBER, CATEGORY, WORDS, *DATES)
 ROLES = (*LEARNED, ID, WEIGHT, TARGET, IGNORED)
 
 HASHED = 2**30  # places of words and of categories of wide models
+CYCLES = ("hour (sin)", "hour (cos)", "year (sin)", "year (cos)")
 DATE_PARTS = (
-    "trend", "hour (sin)", "hour (cos)", "year (sin)", "year (cos)",
+    "trend", *CYCLES,
     "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
 )  # fmt: skip
 DAY_SECONDS, YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
