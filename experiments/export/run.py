@@ -25,11 +25,11 @@ WAYS = ("run", "fit")
 HEAD = """# A model and its ONNX file
 
 After {n_learned} rows, or two thirds: the largest difference between `predict_proba` and
-onnxruntime over at most {n_predicted} rows behind them, how many labels differ, and sizes in kB: of
-the saved model, which goes on learning, and of the ONNX file.
+onnxruntime over at most {n_predicted} rows behind them, how many labels differ, and sizes in kB:
+of the saved model, which goes on learning, of what `save(inference=True)` writes, and of the file.
 
-| stream | by | classes | columns, terms | difference | other labels | model | ONNX |
-|---|---|---:|---:|---:|---:|---:|---:|
+| stream | by | classes | columns, terms | difference | other labels | model | inference | ONNX |
+|---|---|---:|---:|---:|---:|---:|---:|---:|
 """
 
 
@@ -51,8 +51,9 @@ def measure(source: Source, way: str, n_learned: int, n_predicted: int) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         model.save(path / "model")
+        model.save(path / "inference", inference=True)
         model.export(path / "onnx")
-        sizes = {name: os.path.getsize(path / name) for name in ("model", "onnx")}
+        sizes = {name: os.path.getsize(path / name) for name in ("model", "inference", "onnx")}
         session = onnxruntime.InferenceSession(path / "onnx")
     if way == "run":
         known, inputs = new, {"X": new}

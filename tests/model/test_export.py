@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from folklearn import Model
+from folklearn import Model, load
 from folklearn.errors import InvalidInputError
 from folklearn.model import export
 
@@ -171,10 +171,12 @@ def test_what_cannot_be_exported_is_refused(settings, rows, message):
 
 
 def test_equal_models_give_equal_files_and_none_is_left_half_written(tmp_path):
-    model, path = Model(), tmp_path / "m.onnx"
+    model, path, saved = Model(), tmp_path / "m.onnx", tmp_path / "m.folk"
     model.run(make_rows(100), "y")
     model.export(path)
     assert path.read_bytes() == export.make_onnx(model)
+    model.save(saved, inference=True)
+    assert path.read_bytes() == export.make_onnx(load(saved))
     with pytest.raises(InvalidInputError, match="nothing yet"):
         Model().export(tmp_path / "other.onnx")
-    assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]
+    assert {file.name for file in tmp_path.iterdir()} == {"m.folk", "m.onnx"}
