@@ -45,6 +45,7 @@ NEEDS = {
     "unconstrained": ["rich"],
     "terms": ["lightgbm", "river"],
     "text": ["rich"],
+    "export": ["onnx", "onnxruntime"],
 }
 
 

@@ -166,13 +166,14 @@ class SecondOrderLearner(Learner):
         """Return the mean weights (K, d) of the current state; its columns sum to zero."""
         return self._state.mean()
 
-    def explicit_rule(self) -> tuple[Array, float] | None:
+    def _explicit_rule(self) -> tuple[Array, float] | None:
         """Return S (k, d, k, d) and the pull of the explicit rule; None if the rule is another."""
         state = self._state
-        rule, pull = state.memo[N_TOTALS + RULE], float(state.memo[N_TOTALS + PULL])
+        if state.memo[N_TOTALS + RULE] != EXPLICIT:
+            return None
         lower, shape = np.tril(state.S), (state.k, state.d, state.k, state.d)
         S: Array = (lower + np.tril(lower, -1).T).reshape(shape)
-        return (S, pull) if rule == EXPLICIT else None
+        return S, float(state.memo[N_TOTALS + PULL])
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).

@@ -410,7 +410,7 @@ def _add_second_order(graph: _Graph, x: str, learner: Any) -> str:
     In logits z = Qu it is z = g - pull D softmax(z) with D = QCQ', a descent in which converges:
     its steps are those of gradient descent on a function with curvatures from 1 to 1 + pull |D|/2.
     """
-    if not isinstance(learner, SecondOrderLearner) or (rule := learner.explicit_rule()) is None:
+    if not isinstance(learner, SecondOrderLearner) or (rule := learner._explicit_rule()) is None:
         raise InvalidInputError(
             f"{type(learner).__name__} predicts by a rule that has no ONNX form: use another "
             "learner, such as the default"
