@@ -32,6 +32,7 @@ from folklearn.model.roles import (
     YEAR_SECONDS,
 )
 from folklearn.model.terms import TermScaler, TermSet
+from folklearn.readers.convert import format_role
 from folklearn.scaler import OnlineScaler
 from folklearn.utils import import_optional, join_names
 
@@ -140,24 +141,24 @@ def make_onnx(
 
 def _check_exportable(encoder: TableEncoder, categories: Mapping[str, Iterable[str]]) -> None:
     words = [name for name, role in encoder.roles.items() if role == WORDS]
-    if encoder.sparse:
-        what = f"words are hashed ({join_names(words)})" if words else "sparse rows are hashed"
+    if words:
         raise InvalidInputError(
-            f"{what}, which ONNX cannot do: learn without them (roles: ignored), or use the saved "
-            "model itself"
+            f"words are hashed ({join_names(words)}), for which ONNX has no operator; to leave "
+            f"them out: {format_role(words[0], 'ignored')}"
+        )
+    if encoder.sparse or encoder.feature_names:
+        raise InvalidInputError(
+            "sparse rows, and features by name, have no ONNX form: learn from columns, or from a "
+            "matrix"
         )
     if not encoder.keys:
         raise InvalidInputError("no column had a value yet: there is nothing to export")
-    if encoder.feature_names:
-        raise InvalidInputError(
-            "features by name (VW text) have no ONNX form: learn from columns, or from a matrix"
-        )
     shared = {source for source, part in encoder.keys if part.startswith("#")}
     if unlisted := sorted(shared - categories.keys()):
         raise InvalidInputError(
             f"further categories of {join_names(unlisted)} share places by a hash that ONNX does "
-            "not have: list those that the file is to know, "
-            f"categories={{{unlisted[0]!r}: [...]}}; any other will count as missing"
+            "not have: list those that the file is to know, in Python "
+            f"model.export(path, categories={{{unlisted[0]!r}: [...]}}); others count as missing"
         )
     if unknown := sorted(categories.keys() - {source for source, _ in encoder.keys}):
         raise InvalidInputError(f"categories names {unknown[0]!r}, which is no column with places")
