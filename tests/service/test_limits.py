@@ -167,7 +167,7 @@ def _check_replay(service: Running, name: str) -> str:
 def test_who_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     with running(tmp_path / "folder", Limits(free_disk=0, unread=0.1)) as service:
         _many_labels(service)
-        line = ask_and_not_read(service, f"{MODEL}/predict/batch", {"rows": 300 * [{"x": 1}]})
+        line = ask_and_not_read(service, f"{MODEL}/predict/batch", {"rows": 200 * [{"x": 1}]})
         while not service.service.n_traffic_bytes:  # until the answer is under way,
             time.sleep(0.001)
         while service.service.n_traffic_bytes:  # and then given up
