@@ -111,7 +111,7 @@ def certificate(
     if _draw_bound(ax, at, low, bound):
         gap, label = mean[-1] - low[-1], None
         if low[-1] > 0.0 and np.isfinite(gap):
-            label = f"at most {format_loss(gap)}\ncould be gained"
+            label = f"at most {format_loss(gap)}\ncould be gained,\npenalty counted"
             if gap < 0.0:
                 label = f"each of these models\nhas {format_loss(-gap)} more"
         finite = np.where(np.isinf(mean), np.nan, mean)

@@ -176,8 +176,9 @@ def test_roles_dates_words_ids_and_crosses(rng):
     }  # fmt: skip
     assert "code:place = 0 & N" in places(model)
     assert model.score(frame.drop(columns="note"), y) > 0.9
-    model = FolkloreClassifier(roles={"when": "ignored"}).fit(frame, np.arange(T) % 2)
-    assert model.model_.roles["note"] == "words"
+    roles = {"when": "ignored", "note": "words"}
+    model = FolkloreClassifier(roles=roles).fit(frame, np.arange(T) % 2)
+    assert model.model_.encoder.sparse
     assert model.score(frame, np.arange(T) % 2) == 1.0
     with pytest.raises(InvalidInputError, match="X has no column 'colour', which was given a role"):
         FolkloreClassifier(roles={"colour": "category"}).fit(frame, y)

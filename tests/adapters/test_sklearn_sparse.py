@@ -181,7 +181,7 @@ def test_frames_of_words_stay_sparse_and_categories_do_not():
     assert not model.model_.pipeline.sparse
     assert model.score(frame, y) == 1.0
     frame["note"] = ["it rains and rains", "the sun is out", "sun and some wind"] * 20
-    model = FolkloreClassifier().fit(frame[["n", "note"]], y)
+    model = FolkloreClassifier(roles={"note": "words"}).fit(frame[["n", "note"]], y)
     assert model.model_.roles == {"n": "number", "note": "words"}
     assert model.model_.pipeline.sparse
     assert model.score(frame[["n", "note"]], y) == 1.0

@@ -23,7 +23,7 @@ def test_the_plain_sentence():
     assert certificate(80.0, 30.0).in_words() == (
         f"Lower bound: every fixed {MODELS}, whatever its weights, has an average log loss of at "
         f"least 0.5 {WITH_PENALTY}; this model had 0.8000, each row predicted before its label was "
-        "known, so that none of them is better by more than 0.3."
+        "known, so that none of them is better by more than 0.3, its penalty (C = 1) counted."
     )
     words = certificate(80.0, 30.0).in_words(weight=200.0)
     assert f"at least 0.25 {WITH_PENALTY}; this model had 0.4000" in words

@@ -13,7 +13,7 @@ def test_a_bound_with_a_penalty_is_about_every_model():
         "Lower bound: every fixed linear model of the features as given, whatever its weights, "
         "has an average log loss of at least 0.375 on these rows, its penalty (C = 2) counted; "
     )
-    assert words.endswith("so that none of them is better by more than 0.125.")
+    assert words.endswith("is better by more than 0.125, its penalty (C = 2) counted.")
 
 
 def test_a_bound_of_the_paper_is_about_a_norm():

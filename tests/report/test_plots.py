@@ -161,7 +161,7 @@ def test_the_certificate_shows_what_could_be_gained():
     np.testing.assert_array_equal(mean.get_ydata(), loss)
     assert ax.collections[0].get_hatch() == "////"
     assert len(named_lines(ax)) == 2
-    assert "at most 0.012\ncould be gained" in nothing_leaves_or_overlaps(figure)
+    assert "at most 0.012\ncould be gained,\npenalty counted" in nothing_leaves_or_overlaps(figure)
     assert plots.certificate([5], [0.5], [0.4]).axes[0].get_xscale() == "linear"
 
 

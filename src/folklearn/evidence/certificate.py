@@ -127,7 +127,8 @@ class Certificate:
         )
         if self.regret_bound > 0.0:
             none = "it is not" if self._is_about_one else "none of them is"
-            words += f", so that {none} better by more than {round_up(self.regret_bound / n)}"
+            gain = round_up(self.regret_bound / n)
+            words += f", so that {none} better by more than {gain}{self._penalty_counted}"
         return f"{words}."
 
     def in_full(self, weight: float | None = None, unit: str = "round") -> str:

@@ -96,9 +96,9 @@ def _with_learner(
 ) -> ModelSize:
     """Add the bytes of weights, of names and of n_letters more letters."""
     pipeline, n_bytes = model.pipeline, 0
+    is_mixed = model.encoder is not None and model.encoder.dense is not None
     if model.learner_name == "auto":
         n_weights = (n_classes + 1) * max(n_places, n_features)
-        is_mixed = model.encoder is not None and model.encoder.dense is not None
         n_bytes = (_BYTES_PER_STACKED_WEIGHT if is_mixed else _BYTES_PER_WEIGHT) * n_weights
     if n_features:
         size = n_features + 1, max(2, n_classes)
@@ -106,7 +106,7 @@ def _with_learner(
         learner = None if pipeline is None else (pipeline.dense or pipeline).learner
         if learner is not None:  # one that began small may stay of a dearer kind
             n_dense = max(n_dense, learner.expected_bytes(*size))
-        n_bytes = n_bytes + n_dense if n_places else max(n_bytes, n_dense)
+        n_bytes = n_bytes + n_dense if is_mixed else max(n_bytes, n_dense)
     n_letters += 0 if model.encoder is None else model.encoder.n_letters
     return ModelSize(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
