@@ -91,7 +91,7 @@ class PredictionSets(Serializable):
     >>> sets.choose([[0.5, 0.41, 0.09]], "abc", 0.9)
     [('a', 'b')]
     >>> print(sets.in_words())
-    Prediction sets for 90 % missed 9.9 % of 5,000 labels; on any data within 3.0 points of 10 %.
+    Prediction sets for 90 % missed 10.0 % of 5,000 labels; on any data within 3.0 points of 10 %.
     """
 
     PARAMS = ("coverage", "by")
