@@ -65,6 +65,46 @@ def test_equals_models_of_the_rewards(has_features, delay, rng):
             twin.learn(row, decision.action, reward)
 
 
+def test_a_declared_context_has_the_columns_of_features(rng):
+    """With all columns declared the model is the same as if they had come by themselves."""
+    columns = {"age": "number", "price": "number", "action": [*TEAS]}
+    declared, free = DecisionModel(TEAS, context=columns), DecisionModel(TEAS)
+    for t in range(60):
+        row, reward = {"age": float(rng.normal())}, draw_reward(rng, t)
+        chosen = [model.decide(row) for model in (declared, free)]
+        assert chosen[0].action == chosen[1].action
+        for model, decision in zip((declared, free), chosen, strict=True):
+            model.reward(decision, reward)
+    unnamed = DecisionModel(TEAS, context={"age": "number", "price": "number"})
+    twins = {"one": {"price": 2.0}, "two": {"price": 2.0}}
+    unnamed.reward(unnamed.decide({"age": 1.0}), 1.0)
+    expected = unnamed.expected_rewards({"age": 1.0}, twins)
+    assert expected["one"] == expected["two"]
+    with pytest.raises(InvalidInputError, match="colour is not in the context"):
+        declared.decide({"age": 1.0}, {"a": {"colour": 1.0}})
+
+
+def test_actions_that_were_not_offered_for_long_are_forgotten(rng):
+    model = DecisionModel(max_actions=3)
+    for t in range(9):
+        model.reward(model.decide({"x": 1.0}, ["always", f"offer {t}"], id=t), 1.0)
+    assert model.actions == ("offer 7", "always", "offer 8")
+    assert model.regressions.keys() <= {*model.actions}
+    assert (
+        model.n_forgotten
+        == 9 - sum(name != "always" for name in model.regressions) - (model.rewards["always"][0])
+    )
+    assert "forgotten" in model.regret_certificate().reason
+    assert model.expected_rewards({"x": 1.0}, ["offer 0"]) == {"offer 0": 0.5}
+    with pytest.raises(InvalidInputError, match="4 actions are more than max_actions, 3"):
+        model.decide({"x": 1.0}, ["a", "b", "c", "d"])
+    late = model.decide({"x": 1.0}, ["gone"])
+    for t in range(3):
+        model.decide({"x": 1.0}, [f"new {t}"])
+    model.reward(late, 1.0)  # learned, and the next decision forgets it again
+    assert DecisionModel.from_record(model.to_record()).to_bytes() == model.to_bytes()
+
+
 @pytest.mark.parametrize("menu", [None, [*TEAS], TEAS])
 def test_goes_on_from_a_file_as_if_there_were_none(menu, rng, tmp_path):
     model = DecisionModel(["green", "black"] if menu is None else menu, wait=40, default_reward=0)
@@ -218,7 +258,7 @@ def test_what_is_refused_changes_nothing(call, said, rng):
     ("words", "said"),
     [
         ({"actions": {"a": 1}}, "must be a dictionary"),
-        ({"actions": TEAS, "context": {"x": "number"}}, "only names"),
+        ({"max_actions": 0}, "max_actions must be"),
         ({"context": {"x": "words"}}, 'is "number", or the list'),
         ({"reward_range": (1, 0)}, "lower one first"),
         ({"default_reward": 2}, "default_reward must be a number from 0 to 1"),

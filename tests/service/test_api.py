@@ -309,6 +309,58 @@ def test_an_agent_decides_and_learns_rewards(service: Running) -> None:
     assert service.post(f"{path}/verify", None)["same"]
 
 
+def test_actions_come_and_go_with_features_or_without(service: Running) -> None:
+    names, offers = "/v1/models/names", "/v1/models/offers"
+    service.ask("PUT", names, {"actions": [], "context": {"hour": "number"}})
+    prices = {"hour": "number", "price": "number"}
+    service.ask("PUT", offers, {"actions": {}, "context": prices})
+    for t in range(60):
+        chosen = service.post(
+            f"{names}/decide", {"context": {"hour": t % 24}, "actions": ["a", f"n{t}"]}
+        )
+        service.post(
+            f"{names}/reward", {"id": chosen["id"], "reward": float(chosen["action"] == "a")}
+        )
+        menu = {f"offer {2 * t + i}": {"price": (t + 5 * i) % 9} for i in range(2)}
+        chosen = service.post(f"{offers}/decide", {"context": {"hour": t % 24}, "actions": menu})
+        reward = float(menu[chosen["action"]]["price"] < 4)
+        service.post(f"{offers}/reward", {"id": chosen["id"], "reward": reward})
+    assert service.ask("GET", names).body["actions"] == 61
+    cheap = {"cheap": {"price": 1}, "dear": {"price": 8}}
+    answers = [
+        service.post(f"{offers}/decide", {"context": {"hour": 3}, "actions": cheap})
+        for _ in range(20)
+    ]
+    assert sum(one["action"] == "cheap" for one in answers) > 14
+    for path, body in (
+        (names, {"context": {"hour": 1}}),  # nothing to choose from
+        (names, {"context": {"hour": 1}, "actions": cheap}),
+        (offers, {"context": {"hour": 1}, "actions": ["a", "b"]}),
+        (offers, {"context": {"hour": 1}, "actions": {"a": {"colour": 1}}}),
+        (offers, {"context": {"hour": 1, "price": 2}, "actions": cheap}),
+        (offers, {"context": {"hour": 1}, "actions": {"a": {"price": "much"}}}),
+    ):
+        waiting = service.ask("GET", path).body["waiting"]
+        assert service.ask("POST", f"{path}/decide", body).status == 422
+        assert service.ask("GET", path).body["waiting"] == waiting
+    for path in (names, offers):
+        assert service.post(f"{path}/verify", None)["same"]
+
+
+def test_an_agent_forgets_actions_that_it_has_no_room_for(tmp_path: Path) -> None:
+    with running(tmp_path / "folder", Limits(free_disk=0, learner=8 * 2**2 * 5)) as service:
+        path = "/v1/models/names"
+        service.ask("PUT", path, {"context": {"hour": "number"}})
+        for t in range(12):
+            body = {"context": {"hour": t}, "actions": ["a", f"n{t}"]}
+            chosen = service.post(f"{path}/decide", body)
+            service.post(f"{path}/reward", {"id": chosen["id"], "reward": 1.0})
+        assert service.ask("GET", path).body["actions"] == 5
+        too_many = {"context": {"hour": 1}, "actions": [f"m{n}" for n in range(6)]}
+        assert service.ask("POST", f"{path}/decide", too_many).status == 422
+        assert service.post(f"{path}/verify", None)["same"]
+
+
 def test_a_repeated_decision_is_the_same_decision(service: Running) -> None:
     path = "/v1/models/twice"
     service.ask("PUT", path, {"actions": ["a", "b"], "context": {"age": "number"}})

@@ -31,6 +31,7 @@ Menu = dict[Name, Row | None]  # features of actions by name, None for each if t
 
 ACTION = "action"  # the column of its name, where actions have features
 _UNKNOWN_LOSS = 0.5  # expected of an action that has brought no reward yet
+_MAX_ACTIONS = 10_000
 _SETTINGS = {"worst_case": False}  # a third faster, for every action of a decision
 
 
@@ -54,7 +55,8 @@ class DecisionModel(Serializable):
 
     Where actions are only names, each has a regression of its reward of its own, with curves and
     products of columns as `Model` has them, and actions may come and go: a new one is expected to
-    bring the middle of the range of rewards until it has brought some. Where actions have features,
+    bring the middle of the range of rewards until it has brought some, and one is forgotten after
+    `max_actions` others were offered. Where actions have features,
     one regression of row, features and name together learns from all of them, so that it knows
     something of an action that was never played.
 
@@ -68,22 +70,25 @@ class DecisionModel(Serializable):
     ----------
     actions : names, or features by name, of the actions of a decision that lists none itself.
     context : what a row holds, if that is to be declared: "number", or the list of the values of
-        a category, by column. Other columns are then refused, other values count as missing, and
-        the size of the model is bounded. By default columns and values come as they like.
+        a category, by column, those of features too, and "action" if its name is to count there.
+        Other columns are then refused, other values count as missing, and the size of the model is
+        bounded. By default columns and values come as they like.
     roles, crosses, terms : as for `folklearn.Model`.
     exploration, strength : how expected rewards are played, see `bandits.RewardAgent`.
     reward_range : the least and the largest reward.
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
     max_pending : decisions that may wait for a reward, at least 1; beyond, the oldest expires.
+    max_actions : actions that are remembered; beyond, that which was offered least recently is not.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
 
     Attributes
     ----------
-    actions : the names of all actions so far.
+    actions : the names of the actions that are remembered, those offered last at the end.
     roles : the role of every column so far.
     n_decisions, n_rewards : decisions, and rewards learned; of these n_expired were the default.
     n_dropped : decisions that were dropped without a reward.
+    n_forgotten : actions that were forgotten after they had brought rewards.
 
     Examples
     --------
@@ -99,9 +104,9 @@ class DecisionModel(Serializable):
 
     PARAMS = (
         "actions", "context", "roles", "crosses", "terms", "exploration", "strength",
-        "reward_range", "default_reward", "wait", "max_pending",
+        "reward_range", "default_reward", "wait", "max_pending", "max_actions",
     )  # fmt: skip
-    COUNTERS = ("n_decisions", "n_rewards", "n_expired", "n_dropped", "n_late")
+    COUNTERS = ("n_decisions", "n_rewards", "n_expired", "n_dropped", "n_late", "n_forgotten")
     ARRAYS = ("regret",)
     STATE: ClassVar = {"has_features": bool, "encoder": TableEncoder}
 
@@ -119,6 +124,7 @@ class DecisionModel(Serializable):
         default_reward: float | None = None,
         wait: int | None = None,
         max_pending: int = MAX_PENDING,
+        max_actions: int = _MAX_ACTIONS,
         seed: int | np.random.Generator = 0,
     ) -> None:
         self.context = None if context is None else dict(context)
@@ -135,6 +141,7 @@ class DecisionModel(Serializable):
             self._share_of(default_reward, "default_reward")
         self.wait = None if wait is None else validation.count("wait", wait, 1)
         self.max_pending = validation.count("max_pending", max_pending, 1)
+        self.max_actions = validation.count("max_actions", max_actions, 1)
         self._rng = validation.generator(seed)
         self.has_features: bool | None = None  # whether actions have; None before any came
         self.encoder: TableEncoder | None = None
@@ -145,9 +152,11 @@ class DecisionModel(Serializable):
             self.has_features = isinstance(actions, Mapping)
         self.regressions: dict[Name | None, OnlinePipeline] = {}  # by action, None for all of them
         self._losses: dict[Name | None, float] = {}  # the log loss of each
-        self._totals = dict.fromkeys(self.menu, (0, 0.0))  # number and sum of rewards, by action
+        # Number and sum of the rewards of each action; those that were offered last at the end.
+        self._totals = OrderedDict.fromkeys(self.menu, (0, 0.0))
         self._regret = np.zeros(2)  # the sum of what was explored, and the largest eta
         self.n_decisions = self.n_rewards = self.n_expired = self.n_dropped = self.n_late = 0
+        self.n_forgotten = 0
         # Ordered, because a plain dict is slow to find its oldest key after many deletions.
         self._pending: OrderedDict[Name, _Pending] = OrderedDict()
 
@@ -179,8 +188,8 @@ class DecisionModel(Serializable):
         loss, eta = float(losses[played]), self._rule.price * gamma
         explored = float(most_regret(P, losses, eta))
         self._pending[id] = _Pending(decision, self.n_decisions, loss, explored, eta)
-        self._totals.setdefault(name, (0, 0.0))
         self.n_decisions += 1
+        self._remember(menu)
         return decision
 
     def decide_many(self, rows: Any, actions: Actions = None) -> list[Decision]:
@@ -193,7 +202,7 @@ class DecisionModel(Serializable):
         """Learn the reward of a decision, or of the decision of this id, once."""
         pending, share = self._find(decision), self._share_of(reward)
         self._absorb(pending, share)
-        n, total = self._totals[pending.decision.action]
+        n, total = self._totals.get(pending.decision.action, (0, 0.0))
         self._totals[pending.decision.action] = n + 1, total + float(reward)
 
     def expire(self, decision: Decision | Name) -> None:
@@ -221,7 +230,7 @@ class DecisionModel(Serializable):
         share, X = self._share_of(reward), self._encode(rows, admit=True)
         self.has_features = features is not None
         self._learn(action, X, float(self._expect_losses(menu, X)[0]), share)
-        self._totals.setdefault(action, (0, 0.0))
+        self._remember(menu)
         self.n_late += len(self._pending)  # played by what was expected before
 
     def check_row(self, row: Row, actions: Actions = None) -> None:
@@ -256,12 +265,12 @@ class DecisionModel(Serializable):
 
     @property
     def rewards(self) -> dict[Name, tuple[int, float | None]]:
-        """The number of rewards that came for each action, and their mean, None without any."""
+        """The number of rewards of each action, and their mean, None without any."""
         return {name: (n, total / n if n else None) for name, (n, total) in self._totals.items()}
 
     @property
     def mean_reward(self) -> float | None:
-        """The mean of all rewards that came, None without any."""
+        """The mean of these rewards, None without any."""
         counts, totals = zip(*self._totals.values(), strict=True) if self._totals else ((), ())
         return sum(totals) / sum(counts) if sum(counts) else None
 
@@ -282,6 +291,8 @@ class DecisionModel(Serializable):
         is_open = latest is not None and latest.number == self.n_decisions - 1
         n_missing = self.n_dropped + self.n_expired + len(self._pending) - is_open
         regression, reason = 0.0, why_unproven(n_missing, self.n_late)
+        if self.n_forgotten:
+            reason = reason or f"what {count_of(self.n_forgotten, 'action')} brought was forgotten"
         words = "the columns" if self.encoder is None else f"the columns ({self.encoder.in_words})"
         for key, pipeline in self.regressions.items():
             proven = pipeline.certificate(self._losses[key], words)
@@ -303,8 +314,6 @@ class DecisionModel(Serializable):
                 f"the actions of this model {'have features' if was else 'are only names'}: give "
                 f"{'a dictionary of them by name' if was else 'a list of names'}"
             )
-        if has_features and self.context is not None:
-            raise InvalidInputError("a declared context is for actions that are only names")
         menu: Menu = {}
         for entry in actions:
             name = action_name(entry)
@@ -313,6 +322,10 @@ class DecisionModel(Serializable):
             menu[name] = actions[name] if isinstance(actions, Mapping) else None
             if has_features and not isinstance(menu[name], Mapping):
                 raise not_a_row_error(menu[name], f"what action {name!r} has")
+        if len(menu) > self.max_actions:
+            raise InvalidInputError(
+                f"{len(menu):,} actions are more than max_actions, {self.max_actions:,}"
+            )
         return menu
 
     def _offer(self, row: Row, actions: Actions) -> tuple[Menu, list[Row]]:
@@ -322,24 +335,41 @@ class DecisionModel(Serializable):
         menu = self.menu if actions is None else self._read_actions(actions)
         if not menu:
             raise InvalidInputError('there is no action to choose from: decide(row, ["a", "b"])')
-        if self.context is not None and not row.keys() <= self.context.keys():
-            unknown = sorted(map(str, row.keys() - self.context.keys()))
-            raise InvalidInputError(
-                f"{join_names(unknown)} is not in the context of this model, which is: "
-                f"{join_names(list(self.context))}"
-            )
+        self._check_columns(row)
         rows: list[Row] = []
         for name, features in menu.items():
             if features is None:
                 return menu, [row]
+            self._check_columns(features)
             merged = {**row, **features, ACTION: str(name)}
             if len(merged) < len(row) + len(features) + 1:
                 raise InvalidInputError(
                     f"the row and the features of action {name!r} have a column in common, or one "
                     f"that is called {ACTION!r}: rename it"
                 )
+            if self.context is not None and ACTION not in self.context:
+                del merged[ACTION]
             rows.append(merged)
         return menu, rows
+
+    def _check_columns(self, row: Row) -> None:
+        if self.context is not None and not row.keys() <= self.context.keys():
+            unknown = sorted(map(str, row.keys() - self.context.keys()))
+            raise InvalidInputError(
+                f"{join_names(unknown)} is not in the context of this model, which is: "
+                f"{join_names(list(self.context))}"
+            )
+
+    def _remember(self, menu: Menu) -> None:
+        """Note which actions were offered last; forget those beyond `max_actions`."""
+        for name in menu:
+            self._totals.setdefault(name, (0, 0.0))
+            self._totals.move_to_end(name)
+        while len(self._totals) > self.max_actions:
+            name, _ = self._totals.popitem(last=False)
+            if self.regressions.pop(name, None) is not None:
+                del self._losses[name]
+                self.n_forgotten += 1
 
     def _encode(self, rows: Sequence[Row], *, admit: bool = False) -> Any:
         """Return rows as numbers (T, d), or sparse; `admit` opens places for what is new."""
@@ -480,10 +510,10 @@ class DecisionModel(Serializable):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self._rng = serialization.generator_from(record.word("generator"))
-        self._totals = {
-            action_name(name): (validation.count("rewards", n, 0), float(total))
+        self._totals = OrderedDict(
+            (action_name(name), (validation.count("rewards", n, 0), float(total)))
             for name, n, total in record.word("totals")
-        }
+        )
         self._losses = {key: float(loss) for key, loss in record.word("losses")}
         regressions = record.inner("regressions", list[OnlinePipeline])
         self.regressions = dict(zip(self._losses, regressions, strict=True))
@@ -502,7 +532,6 @@ class DecisionModel(Serializable):
             last = validation.count("the number of a decision", number, 0, self.n_decisions - 1)
             loss = validation.fraction("loss", loss, 1.0)
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
-            self._totals.setdefault(decision.action, (0, 0.0))
 
     def __repr__(self) -> str:
         names, mean = join_names([*map(str, self.actions)]), self.mean_reward

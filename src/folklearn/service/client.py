@@ -161,9 +161,12 @@ class RemoteModel:
             start += len(chunk)
         return {"learned": learned, "refused": refused}
 
-    def decide(self, context: Mapping[str, Any]) -> Chosen:
-        """Let an agent choose an action."""
-        answer = self._ask("POST", "/decide", {"context": context}, repeats=True)
+    def decide(
+        self, context: Mapping[str, Any], actions: list[str] | Mapping[str, Any] | None = None
+    ) -> Chosen:
+        """Let an agent choose one of its actions, or of these: names, or features by name."""
+        body = {"context": context} | ({} if actions is None else {"actions": actions})
+        answer = self._ask("POST", "/decide", body, repeats=True)
         return Chosen(answer["action"], answer["propensity"], answer["id"])
 
     def reward(self, id: str, reward: float) -> int:

@@ -52,6 +52,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LETTERS)]
 _ClassName = Annotated[str, msgspec.Meta(max_length=MAX_LABEL_LETTERS)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LETTERS)]
 Row = dict[_Name, _Text | Int64 | float | bool | None]
+Actions = list[_Name] | dict[_Name, Row]  # with features, or by name alone
 _LabelText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LABEL_LETTERS)]
 Label = _LabelText | Int64 | float | bool | dict[_LabelText, float]
 _Weight = Annotated[float, msgspec.Meta(ge=0.0)]
@@ -70,8 +71,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     coverage, coverage_by : of prediction sets, as for `folklearn.Model`.
     wait : seconds that a label, or a reward, may be late.
     default : the label, or the reward, of what has not come by then; without one it is dropped.
-    actions : names of the actions of an agent; then it decides, and learns rewards.
-    context : columns of an agent's context by name: "number", or the list of a category's values.
+    context : columns by name, "number" or the list of a category's values: then it is an agent,
+        which decides, and learns rewards.
+    actions : names of the actions of an agent, or their features by name, where a decision lists
+        none itself.
     seed : of the draws of an agent.
     """
 
@@ -88,9 +91,13 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     coverage_by: Literal["all", "class"] = "all"
     wait: _Seconds | None = None
     default: _ClassName | Int64 | float | bool | None = None
-    actions: list[_Name] = []
+    actions: Actions = []
     context: dict[_Name, str | list[_Name]] = {}
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+
+    @property
+    def is_agent(self) -> bool:
+        return bool(self.context or self.actions)
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -202,9 +209,10 @@ class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
 
 
 class DecisionEvent(JournalEvent, frozen=True, tag="decided"):
-    """The context in which an agent has to choose."""
+    """The context in which an agent has to choose, and the actions that it may choose from."""
 
     context: Row
+    actions: Actions | None = None
 
 
 class RewardEvent(JournalEvent, frozen=True, tag="rewarded"):

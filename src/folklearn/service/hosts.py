@@ -97,7 +97,7 @@ class ModelHost:
         self.created, self.config = created, created.config
         self.state, self.memory = state, memory
         self.version, self.changed = last.seq, last.time
-        self.is_agent = bool(created.config.actions)
+        self.is_agent = created.config.is_agent
         self.published = PublishedModel(self.version, state.copy_to_predict())
         self.may_publish = self.replay_seconds = 0.0
         self.why_held = ""
@@ -221,10 +221,9 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
             return _prepare_labels(change, items, journal, add)
         case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
-        case events.DecisionEvent(context=context):
+        case events.DecisionEvent():
             assert isinstance(state, AgentState)
-            state.check_context(context)
-            host.reserve(state.model.n_bytes_of_decision)
+            host.reserve(state.check_decision(request))
             return add(request, id=events.new_id(), due=due)
         case events.RewardEvent():
             asked, answer = _find_waiting(journal, host, request)

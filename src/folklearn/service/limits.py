@@ -39,9 +39,11 @@ class Limits:
         200_000, "hashed places", "a model with words: words, pairs of words, categories"
     )
     learner: int = _limit(
-        100_000_000, "bytes", "the learner of a model, by its classes and features or places"
+        100_000_000,
+        "bytes",
+        "the learner of a model, by its classes and features or places; of an agent, by its "
+        "actions and the square of its context",
     )
-    agent: int = _limit(20_000_000, "numbers", "an agent: actions times the square of its context")
     memory: int = _limit(1_000_000_000, "bytes", "all models and their published copies", "503")
     copies: int = _limit(1_000_000_000, "bytes", "all copies of models that are looked at", "503")
     answer: int = _limit(50_000_000, "bytes", "an answer")

@@ -26,6 +26,7 @@ Item = tuple[Row, Label]
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first,
 _BYTES_PER_STACKED_WEIGHT = 160  # and beside other columns twenty
 _MAX_TERMS = 1_000  # of an action, about
+_MAX_ACTIONS = 10_000  # that an agent remembers
 _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
 
 
@@ -270,7 +271,8 @@ class AgentState:
 
     def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
         config = created.config
-        validation.count("n_actions", len(config.actions), 2)
+        if config.actions:
+            validation.count("n_actions", len(config.actions), 2)
         if not config.context:
             raise InvalidInputError(
                 'a decision needs a context: name what is known, such as {"age": "number", '
@@ -279,21 +281,25 @@ class AgentState:
         if not isinstance(config.default, int | float | None):
             what = "the default of an agent is a reward from 0 to 1"
             raise InvalidInputError(f"{what}, got {config.default!r}")
+        self._config = config
         if record is None:
+            n_actions = _MAX_ACTIONS
+            if not isinstance(config.actions, dict):
+                n_actions = min(n_actions, created.limits.learner // count_agent_bytes(config, 1))
             self.model = DecisionModel(
                 config.actions, context=config.context, terms=config.terms,
                 default_reward=config.default, seed=config.seed,
+                max_actions=max(1, len(config.actions), n_actions),
             )  # fmt: skip
         else:
             self.model = DecisionModel.from_record(record)
         self.to_record = self.model.to_record
-        self._n_bytes_expected = 8 * count_agent_numbers(config)
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case events.DecisionEvent(context=context):
-                decision = self.model.decide(context, id=entry.seq)
+            case events.DecisionEvent(context=context, actions=actions):
+                decision = self.model.decide(context, actions, id=entry.seq)
                 body = {"action": decision.action, "propensity": decision.propensity}
                 return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
             case events.RewardEvent(id=id, reward=reward):
@@ -306,12 +312,26 @@ class AgentState:
                         self.model.expire(number)
         return Answer(200, {"event": entry.seq})
 
-    def check_context(self, context: Row) -> None:
-        """Raise if a decision could not be made: its event would wait for a reward for ever."""
+    def check_decision(self, event: events.DecisionEvent) -> int:
+        """Return the bytes that a decision may add.
+
+        Raise if it could not be made: its event would wait for a reward that never comes.
+        """
+        has_features = isinstance(self._config.actions, dict)
+        if isinstance(event.actions, list if has_features else dict):
+            raise RefusedError(
+                422,
+                'an agent whose actions have features is created with "actions": {}, or with those '
+                'of most decisions; one whose actions are only names with "actions": []',
+            )
         try:
-            self.model.check_row(context)
+            self.model.check_row(event.context, event.actions)
         except FolklearnError as error:
             raise RefusedError(422, str(error)) from None
+        names, n_known = {*self.model.actions, *(event.actions or ())}, len(self.model.actions)
+        n_then = min(len(names), max(n_known, self.model.max_actions))
+        n_bytes = count_agent_bytes(self._config, n_then) - count_agent_bytes(self._config, n_known)
+        return self.model.n_bytes_of_decision + n_bytes
 
     def copy_to_predict(self) -> None:
         """Return nothing: a decision changes the agent."""
@@ -330,18 +350,20 @@ class AgentState:
 
     @property
     def n_bytes(self) -> int:
-        return max(self.model.n_bytes, self._n_bytes_expected)
+        expected = count_agent_bytes(self._config, len(self.model.actions))
+        return max(self.model.n_bytes, expected)
 
 
-def count_agent_numbers(config: events.Config) -> int:
-    """Return about how many numbers the matrices of an agent come to."""
+def count_agent_bytes(config: events.Config, n_actions: int) -> int:
+    """Return about how many bytes the matrices of an agent come to, with so many actions."""
     widths = [1 if isinstance(kind, str) else len(kind) for kind in config.context.values()]
     n_terms = 0 if config.terms == "none" else _MAX_TERMS
-    return len(config.actions) * (1 + sum(widths) + n_terms) ** 2
+    n_regressions = min(n_actions, 1) if isinstance(config.actions, dict) else n_actions
+    return 8 * n_regressions * (1 + sum(widths) + n_terms) ** 2
 
 
 ModelState = ClassifierState | AgentState
 
 
 def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
-    return (AgentState if created.config.actions else ClassifierState)(created, record)
+    return (AgentState if created.config.is_agent else ClassifierState)(created, record)

@@ -35,7 +35,7 @@ from folklearn.service.limits import Limits
 from folklearn.service.states import (
     ClassifierState,
     ModelState,
-    count_agent_numbers,
+    count_agent_bytes,
     restore_state,
 )
 
@@ -225,14 +225,14 @@ class ModelStore:
             )
         if len(self.models(tenant)) >= limits.models:
             raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
-        n_numbers = count_agent_numbers(config)
-        if n_numbers > limits.agent:
+        n_bytes = count_agent_bytes(config, len(config.actions))
+        if n_bytes > limits.learner:
             raise RefusedError(
                 422,
-                f"{len(config.actions):,} actions with this context are too many: their number "
-                f"times the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
+                f"{len(config.actions):,} actions with this context are too many: an agent may "
+                f"have {limits.learner:,} bytes of weights, and this could come to {n_bytes:,}",
             )
-        self.memory.check(tenant, 8 * n_numbers + 2 * len(file or b""))
+        self.memory.check(tenant, n_bytes + 2 * len(file or b""))
         size = events.ModelSize(*(getattr(limits, field) for field in events.ModelSize._fields))
         event = events.CreateEvent(config, size, file)
         try:
