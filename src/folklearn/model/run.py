@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folklearn.errors import warn_of_data
+from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
@@ -59,6 +59,9 @@ class Score:
         score = cls(dataset.model, costs=costs)
         for rows in dataset.rows():
             score.add(rows, dataset.predict(rows, costs))
+        if not score.n_rows:
+            asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
+            raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
         dataset.warn_of_left_out()
         dataset.warn_of_missing()
         dataset.unlearned.warn()
