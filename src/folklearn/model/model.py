@@ -495,6 +495,8 @@ class Model(TableClassifier):
         another one, and begins anew only if `settings` (alpha, rise, cap) are others.
         """
         monitor = self._monitor
+        if not (alert is None or callable(alert)):
+            raise InvalidInputError(f"alert must be a function of an alarm, got {alert!r}")
         if monitor is None or any(getattr(monitor, n, None) != settings[n] for n in settings):
             monitor = self._monitor = Monitor(start=self.n_rounds, **settings)
         if alert is not None:

@@ -13,7 +13,7 @@ from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
-from folklearn.model.summary import describe_columns, find_running_numbers
+from folklearn.model.summary import describe_columns, describe_oddities
 from folklearn.progress import working_time
 from folklearn.utils import count_of
 
@@ -191,10 +191,10 @@ class Run(Score):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about columns: what never changes, has changed, or gives the class away."""
+        """What is odd: columns that never change, have changed, give the class away; labels."""
         model = self.model
         columns = [] if model.encoder is None else model.metrics.by_column(model.encoder)
-        return find_running_numbers(model) + describe_columns(columns)
+        return describe_oddities(model) + describe_columns(columns)
 
     @property
     def windows(self) -> tuple[Segment, ...]:
