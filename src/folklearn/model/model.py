@@ -590,7 +590,8 @@ class Model(TableClassifier):
         learned = f"{count_of(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
             return f"Model({self.learner_name!r}), {learned}"
-        classes = f"{len(self.labels)} classes: {join_names(list(map(str, self.labels)))}"
+        classes = f"{len(self.labels)} class{'es' * (len(self.labels) != 1)}"
+        classes += f": {join_names(list(map(str, self.labels)))}"
         loss = self.metrics.average_loss
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
 

@@ -244,6 +244,8 @@ class Run(Score):
         losses = model.metrics.average_loss, model.metrics.holdout_loss
         if is_degraded(*losses):
             warn_of_data(holdout_warning(*losses))
+        if len(self.labels) == 1:
+            warn_of_data(f"all labels are {self.labels[0]!r}: nothing is learned of one class")
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
