@@ -50,6 +50,10 @@ def test_a_built_wheel_installs_and_predicts(tmp_path):
 def test_importing_the_package_loads_nothing_heavy():
     heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'rich', 'matplotlib'}"
     assert python(f"import sys, folklearn; print({heavy} & set(sys.modules))") == "set()"
+    heavy = "{'sklearn', 'pandas', 'matplotlib'}"  # half a second of every command
+    pytest.importorskip("typer")
+    code = f"import sys, folklearn.cli.commands; print({heavy} & set(sys.modules))"
+    assert python(code) == "set()"
 
 
 def test_packages_are_loaded_when_asked_for():

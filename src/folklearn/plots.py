@@ -432,9 +432,10 @@ def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
     """Draw a line named with its last value; a single point has a marker."""
     finite = y[np.isfinite(y)]
     if len(finite):
-        marker = "o" if len(finite) == 1 else None
+        if len(finite) == 1:
+            look |= {"marker": "o", "clip_on": False}  # whole, also at the edge
         label = f"{name} {format_loss(float(finite[-1]))}"
-        ax.plot(x, np.where(np.isinf(y), np.nan, y), marker=marker, label=label, **look)
+        ax.plot(x, np.where(np.isinf(y), np.nan, y), label=label, **look)
 
 
 def _find_largest(scores: Array, most: int) -> Labels:

@@ -295,6 +295,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
+    if target.is_dir():
+        raise IsADirectoryError(f"cannot write {target}: it is a folder")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(content)

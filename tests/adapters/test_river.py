@@ -445,7 +445,7 @@ def test_a_bad_row_refuses_the_whole_frame(rng):
         (X, [{"new": 1.0}, {"new": 0.5}], 1.0, "sum to 0.5"),
         (X.assign(x0=math.inf), [{"new": 1.0}, "class 0"], 1.0, "column 'x0': inf is"),
         (X, pd.Series(["class 0", None]), 1.0, "label is missing"),
-        (X, y[:1], 1.0, "there are 1 labels for 2 rows"),
+        (X, y[:1], 1.0, "got 1 label for 2 rows"),
         (X, y, [1.0, -1.0], "weight"),
         (X, y, [1.0], "weight"),
     ]

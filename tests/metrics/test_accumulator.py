@@ -226,7 +226,7 @@ def test_words_and_matrices_have_columns_too(rng):
 
 
 def test_soft_labels_count_with_their_loss_and_most_likely_class():
-    model = Model("folklore", classes="ab")
+    model = Model("folklore", classes=["a", "b"])
     soft = [{"a": 0.9, "b": 0.1}, "b", {"a": 0.2, "b": 0.8}]
     step = model.learn_many([{"n": 1.0}, {"n": 2.0}, {"n": 0.0}], soft)
     assert model.metrics.loss == pytest.approx(step.losses.sum())
@@ -246,7 +246,7 @@ def test_many_classes_have_no_tables_but_precision_and_recall(rng):
 
 
 def test_lower_bounds_are_noted_when_a_segment_has_ended(rng, tmp_path):
-    model = Model("folklore", windows=True, classes="pq")
+    model = Model("folklore", windows=True, classes=["p", "q"])
     X = rng.normal(size=(700, 2))
     labels = ["pq"[int(v > 0)] for v in X[:, 0] + 2.0 * rng.normal(size=700)]
     model.learn_many(X[:640], labels[:640])
@@ -324,7 +324,7 @@ def test_rates_of_a_rare_class_are_those_of_scikit_learn(rng):
 
 
 def test_brier_of_soft_labels_and_new_classes():
-    model = Model("folklore", classes="ab")
+    model = Model("folklore", classes=["a", "b"])
     soft = [{"a": 0.9, "b": 0.1}, "b", {"a": 0.2, "b": 0.5, "c": 0.3}, "d"]
     step = model.learn_many([{"n": float(t)} for t in range(4)], soft)
     Y = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.2, 0.5, 0.3, 0.0], [0, 0, 0, 1]])

@@ -147,3 +147,13 @@ def test_a_model_says_what_is_wrong_with_its_columns(rng):
     assert [alarm.column for alarm in said] == ["unit"]
     assert "column unit is above" in said[0].in_words()
     assert all(note.replace("'", "&#39;") in model.report() for note in run.notes)
+
+
+def test_a_model_says_what_is_wrong_with_its_labels():
+    rows = [{"x": t % 7.0, "y": ("Yes", "yes", "no", 3)[t % 4]} for t in range(80)]
+    run = Model(learner="ogd").run(rows, "y")
+    assert run.notes == ["Labels that differ in upper and lower case only: Yes, yes."]
+    run = Model(learner="ogd").run([{"key": f"K{t}", "y": "ab"[t % 2]} for t in range(80)], "y")
+    assert run.notes == [
+        "There is no column to learn from: only how often each class comes is known."
+    ]

@@ -136,6 +136,15 @@ def test_a_frozen_loss_far_above_the_progressive_one_is_warned_of(rng):
     assert len([sentence for sentence in said if "saved model" in sentence]) == 1
 
 
+def test_a_single_class_is_warned_of():
+    model = Model()
+    assert heard(model.run, [{"x": 1.0, "y": "p"}, {"x": 2.0, "y": "p"}], "y")[0] == [
+        "all labels are 'p': nothing is learned of one class"
+    ]
+    assert "1 class: p" in repr(model)
+    assert heard(model.run, [{"x": 1.0, "y": "q"}], "y")[0] == []
+
+
 def test_it_is_silenced_like_any_other(rows):
     model = Model()
     model.run(rows, "y")

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import DataWarning, Folklore, Model
+from folklearn import DataWarning, DecisionModel, Folklore, Model
 from folklearn.errors import InvalidInputError
 
 COLOURS = ["red", "green", "blue", None]
@@ -226,14 +226,48 @@ def test_a_bad_row_changes_nothing(x, y, weight, sentence, words, rng):
 
 
 def test_a_row_of_pandas_is_told_what_to_do():
-    row = pytest.importorskip("pandas").DataFrame({"n": [1.0], "m": [2.0]}).iloc[0]
-    model = Model()
+    frame = pytest.importorskip("pandas").DataFrame({"n": [1.0], "m": [2.0]})
+    row, model = frame.iloc[0], Model()
     for use in (lambda: model.learn_one(row, "a"), lambda: model.learn_many([row], ["a"])):
         with pytest.raises(InvalidInputError, match=r"got a Series: row.to_dict\(\) makes a"):
             use()
     model.learn_one(row.to_dict(), "a")
     with pytest.raises(InvalidInputError, match=r"got a Series: row.to_dict\(\) makes a"):
         model.predict_one(row)
+    with pytest.raises(InvalidInputError, match=r"got a DataFrame$"):
+        model.predict_one(frame)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"crosses": ("country", "device")}, r"pairs of columns, .*, got 'country'"),
+        ({"crosses": ["ab"]}, r"pairs of columns, .*, got 'ab'"),
+        ({"crosses": [("a", "b", "c")]}, r"pairs of columns, .*, got \('a', 'b', 'c'\)"),
+        ({"classes": "ab"}, "classes must be a list of labels, got 'ab'"),
+        ({"class_weight": {"a": -1.0}}, "class_weight of 'a' must be a number from 0 to"),
+    ],
+)
+def test_settings_are_checked_before_the_first_row(settings, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        Model(**settings)
+    if "crosses" in settings:
+        with pytest.raises(InvalidInputError, match=sentence):
+            DecisionModel(**settings)
+
+
+def test_a_score_needs_labels(rng):
+    model = Model()
+    rows = [{"n": n, "y": "ab"[n > 0.0]} for n in rng.normal(size=20).tolist()]
+    model.run(rows, target="y")
+    with pytest.raises(InvalidInputError, match="no row of the rows has a label in the column 'y'"):
+        model.score([{"n": 1.0}])
+
+
+def test_a_folder_is_not_written_to(tmp_path):
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        Model().save(tmp_path)
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}.*"))
 
 
 def test_a_bad_first_row_decides_nothing():

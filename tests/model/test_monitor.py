@@ -5,6 +5,7 @@ import pytest
 
 import folklearn
 from folklearn import Model
+from folklearn.errors import InvalidInputError
 
 
 def rows_of(rng, n_rows=3000, change=2000):
@@ -91,6 +92,13 @@ def test_other_settings_begin_anew():
     assert model.monitor() is first
     assert model.monitor(alpha=0.05) is first
     assert model.monitor(alpha=0.01) is not first
+
+
+def test_an_alert_is_a_function():
+    model = Model()
+    with pytest.raises(InvalidInputError, match="alert must be a function of an alarm, got 3"):
+        model.monitor(3)
+    assert model.monitor().alert is None
 
 
 def test_a_model_that_nobody_watches_has_none(tmp_path):

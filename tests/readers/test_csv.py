@@ -99,6 +99,12 @@ def test_texts_may_hold_anything(write, read):
     assert rows.lines == [2, 3, 4, 5, 7]
 
 
+def test_a_header_that_looks_like_a_row_is_noted(write):
+    reader = open_reader(write("5.1,3.5,setosa\n4.9,3,setosa\n"))
+    assert reader.notes[0].startswith("line 1 is taken for names, and has numbers")
+    assert open_reader(write("2019,2020,y\n4.9,3,a\n")).notes == []
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

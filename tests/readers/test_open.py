@@ -6,6 +6,7 @@ import io
 import json
 import os
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ _NO_ROWS = "rows come from a file, a data frame or a list of dictionaries, not f
         ("/no/such/file.csv", "/no/such/file.csv cannot be read: no such file or directory"),
         (os.curdir, ". cannot be read: is a directory"),
         (7, f"{_NO_ROWS} int; arrays: learn_many(X, y)"),
-        ({"a": 1}, f"{_NO_ROWS} dict; arrays: learn_many(X, y)"),
+        ({"a": 1}, f"{_NO_ROWS} dict; one row is [row]"),
         (np.eye(2), f"{_NO_ROWS} ndarray; arrays: learn_many(X, y)"),
     ],
 )
@@ -165,6 +166,17 @@ def test_what_holds_no_rows(source, sentence):
     with pytest.raises(InvalidInputError) as caught:
         open_reader(source)
     assert str(caught.value) == sentence
+
+
+def test_a_column_or_a_lazy_frame_is_told_what_makes_it_a_frame():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    lazy = pl.LazyFrame({"a": [1.0]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # polars warns whoever reads `columns` of a lazy frame
+        columns = [(kind([1.0]), "to_frame") for kind in (pd.Series, pl.Series)]
+        for source, how in [*columns, (lazy, "collect")]:
+            with pytest.raises(InvalidInputError, match=rf"; {how}\(\) makes it a frame"):
+                open_reader(source)
 
 
 def test_formats_by_name(write):

@@ -163,6 +163,9 @@ def test_the_certificate_shows_what_could_be_gained():
     assert len(named_lines(ax)) == 2
     assert "at most 0.012\ncould be gained,\npenalty counted" in nothing_leaves_or_overlaps(figure)
     assert plots.certificate([5], [0.5], [0.4]).axes[0].get_xscale() == "linear"
+    dot = plots.certificate([4, 5], [0.6, 0.5], [np.nan, 0.4]).axes[0].lines[0]
+    assert dot.get_marker() == "o"
+    assert not dot.get_clip_on()  # it lies on the right edge
 
 
 def test_calibration_pools_classes_and_names_eight(rng):

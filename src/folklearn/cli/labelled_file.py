@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from rich.console import Console
 
-from folklearn.adapters.terms import Terms
+import folklearn
 from folklearn.arrays import Array, Labels
 from folklearn.cli.display import describe_classes, describe_run, format_fields, progress_bar
 from folklearn.cli.options import STDIN, Source
@@ -100,7 +100,7 @@ class LabelledFile:
     def term_regression(self) -> Regression:
         """Return the regression of the columns and their terms, chosen by all rows."""
         X, y = self.matrix()
-        terms = Terms()
+        terms = folklearn.Terms()
         Z = np.hstack([X[:, :1], terms.fit_transform(X[:, 1:], y)])
         fitted = logistic_regression(Z, y, n_classes=len(self.labels), constant=0, tol=1e-4)
         words = f"{self.describe_columns()} and {count_of(len(terms.terms_), 'term')} of them"

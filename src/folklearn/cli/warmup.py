@@ -44,7 +44,7 @@ def warm_up(learner: str) -> None:
     """Use every kernel of a learner once, in models of digits-like size and of two columns."""
     labels = ["a", "b"] * (_N_ROWS // 2)
     for d in (2, 100):  # small problems are learned row by row, larger ones in blocks
-        model = Model(learner, classes="ab")
+        model = Model(learner, classes=["a", "b"])
         model.learn_many(np.tile(np.eye(2, d), (_N_ROWS // 2, 1)), labels)
         model.predict_one({})
 

@@ -15,7 +15,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels.exploration import draw_action, most_regret
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import plain_row
-from folklearn.model.encoder import EncodedBatch, TableEncoder
+from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
@@ -128,7 +128,7 @@ class DecisionModel(Serializable):
         seed: int | np.random.Generator = 0,
     ) -> None:
         self.context = None if context is None else dict(context)
-        self.asked_roles, self.crosses = dict(roles or {}), [tuple(pair) for pair in crosses]
+        self.asked_roles, self.crosses = dict(roles or {}), as_pairs(crosses)
         for name, role in self.asked_roles.items():
             known_roles.check_known(role, name)
         self.terms = validation.choice("terms", terms, TERMS)

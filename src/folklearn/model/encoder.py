@@ -31,6 +31,16 @@ SHARED = 28  # and places that all further ones share
 _MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 
 
+def as_pairs(crosses: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
+    """Return crosses as pairs of column names, or raise InvalidInputError."""
+    pairs = [(pair,) if isinstance(pair, str) else tuple(pair) for pair in crosses]
+    for pair in pairs:
+        if len(pair) != 2:
+            expected = 'crosses must be pairs of columns, such as [("country", "device")]'
+            raise InvalidInputError(f"{expected}, got {pair[0] if len(pair) == 1 else pair!r}")
+    return [(str(a), str(b)) for a, b in pairs]
+
+
 @dataclass(frozen=True)
 class EncodedBatch:
     """Rows as a matrix, and what they bring that was not there: encoding changes nothing.
@@ -79,7 +89,7 @@ class TableEncoder(Serializable):
         self.gaps = MissingValues(missing)
         self.missing = self.gaps.asked
         self.sparse = bool(sparse) or WORDS in (roles or {}).values()
-        self.crosses = [(str(a), str(b)) for a, b in crosses]
+        self.crosses = as_pairs(crosses)
         beside = {name: role for name, role in (roles or {}).items() if role != WORDS}
         is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(beside.values())
         self.dense = TableEncoder(beside, self.crosses, missing=missing) if is_mixed else None

@@ -112,8 +112,8 @@ class LabelEncoder:
         if weights is None:
             return numbers, new, None
         if len(numbers) != len(weights):
-            rows = count_of(len(weights), "row")
-            raise InvalidInputError(f"there are {len(numbers)} labels for {rows}")
+            labels, rows = count_of(len(numbers), "label"), count_of(len(weights), "row")
+            raise InvalidInputError(f"expected a label for each row, got {labels} for {rows}")
         if self.class_weight is not None:
             numbers, weights = self._apply_class_weight(self.class_weight, numbers, new, weights)
         return numbers, new, weights

@@ -495,6 +495,8 @@ class Model(TableClassifier):
         another one, and begins anew only if `settings` (alpha, rise, cap) are others.
         """
         monitor = self._monitor
+        if not (alert is None or callable(alert)):
+            raise InvalidInputError(f"alert must be a function of an alarm, got {alert!r}")
         if monitor is None or any(getattr(monitor, n, None) != settings[n] for n in settings):
             monitor = self._monitor = Monitor(start=self.n_rounds, **settings)
         if alert is not None:
@@ -588,7 +590,8 @@ class Model(TableClassifier):
         learned = f"{count_of(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
             return f"Model({self.learner_name!r}), {learned}"
-        classes = f"{len(self.labels)} classes: {join_names(list(map(str, self.labels)))}"
+        classes = f"{len(self.labels)} class{'es' * (len(self.labels) != 1)}"
+        classes += f": {join_names(list(map(str, self.labels)))}"
         loss = self.metrics.average_loss
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folklearn.errors import warn_of_data
+from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
-from folklearn.model.summary import describe_columns, find_running_numbers
+from folklearn.model.summary import describe_columns, describe_oddities
 from folklearn.progress import working_time
 from folklearn.utils import count_of
 
@@ -59,6 +59,9 @@ class Score:
         score = cls(dataset.model, costs=costs)
         for rows in dataset.rows():
             score.add(rows, dataset.predict(rows, costs))
+        if not score.n_rows:
+            asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
+            raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
         dataset.warn_of_left_out()
         dataset.warn_of_missing()
         dataset.unlearned.warn()
@@ -188,10 +191,10 @@ class Run(Score):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about columns: what never changes, has changed, or gives the class away."""
+        """What is odd: columns that never change, have changed, give the class away; labels."""
         model = self.model
         columns = [] if model.encoder is None else model.metrics.by_column(model.encoder)
-        return find_running_numbers(model) + describe_columns(columns)
+        return describe_oddities(model) + describe_columns(columns)
 
     @property
     def windows(self) -> tuple[Segment, ...]:
@@ -241,6 +244,8 @@ class Run(Score):
         losses = model.metrics.average_loss, model.metrics.holdout_loss
         if is_degraded(*losses):
             warn_of_data(holdout_warning(*losses))
+        if len(self.labels) == 1:
+            warn_of_data(f"all labels are {self.labels[0]!r}: nothing is learned of one class")
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:

@@ -40,7 +40,7 @@ _LARGE_CALIBRATION_ERROR = 0.05
 _MANY_MISSING, _MANY_OUTLIERS = 0.1, 0.01  # shares of rows
 _GIVES_AWAY = 0.95  # of the entropy of the classes, which a column alone explains
 _MIN_RUNNING_ROWS = 64
-_MAX_SHIFTS = 5  # that are told one by one
+_MAX_TOLD = 5  # columns that have changed, or pairs of labels, that are told one by one
 _MAX_TABLE_COLUMNS = 50
 
 
@@ -103,7 +103,7 @@ class ModelSummary:
             [] if model.encoder is None else metrics.by_column(model.encoder),
             model.explain(importance=importance) if has_weights else None,
             [*filter(None, [model.sets.in_words()]), *[note] * (n_before > 0)],
-            find_running_numbers(model)
+            describe_oddities(model)
             + [f"Warning: {holdout_warning(loss, holdout)}."] * is_degraded(loss, holdout),
             speed,
         )
@@ -349,14 +349,14 @@ def describe_columns(columns: Iterable[Any]) -> list[str]:
             shifts.append(f"Column {column.name} {column.shift.in_words()}.")
     if constant:
         notes.append(f"The same value in all rows: {join_names(constant)}.")
-    if len(shifts) > _MAX_SHIFTS:
-        more = count_of(len(shifts) - _MAX_SHIFTS, "further column")
-        shifts[_MAX_SHIFTS:] = [f"The values of {more} have changed too."]
+    if len(shifts) > _MAX_TOLD:
+        more = count_of(len(shifts) - _MAX_TOLD, "further column")
+        shifts[_MAX_TOLD:] = [f"The values of {more} have changed too."]
     return notes + shifts
 
 
-def find_running_numbers(model: "Model") -> list[str]:
-    """Return sentences about columns of numbers that grow from row to row."""
+def describe_oddities(model: "Model") -> list[str]:
+    """Return what is odd about a model: running numbers, labels spelled twice, no columns."""
     table, _ = model.recent.rows()
     running = [
         name
@@ -364,7 +364,16 @@ def find_running_numbers(model: "Model") -> list[str]:
         if role == NUMBER and isinstance(column := table.columns.get(name), np.ndarray)
         and len(column) >= _MIN_RUNNING_ROWS and (np.diff(column) > 0.0).all()
     ]  # fmt: skip
-    return [
+    notes = [
         f"Column {name} grows from row to row: a running number tells the order, nothing else."
         for name in running
     ]
+    spellings: dict[str, list[str]] = {}
+    for label in filter(lambda label: isinstance(label, str), model.labels):
+        spellings.setdefault(label.casefold(), []).append(label)
+    if twice := [join_names(group) for group in spellings.values() if len(group) > 1]:
+        which = "; ".join(twice[:_MAX_TOLD]) + "; ..." * (len(twice) > _MAX_TOLD)
+        notes.append(f"Labels that differ in upper and lower case only: {which}.")
+    if model.encoder is not None and not model.encoder.keys and not model.encoder.sparse:
+        notes.append("There is no column to learn from: only how often each class comes is known.")
+    return notes

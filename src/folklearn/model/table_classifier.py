@@ -16,7 +16,7 @@ from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model import roles as known_roles
-from folklearn.model.encoder import EncodedBatch, TableEncoder
+from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.labels import Costs, LabelEncoder, plain, unplain
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.open import as_table
@@ -80,13 +80,17 @@ class TableClassifier(Serializable):
         self.learner_name = learner
         self.terms = validation.choice("terms", terms, TERMS)
         self.device = OWN if device is None else device
+        if isinstance(classes, str):
+            raise InvalidInputError(f"classes must be a list of labels, got {classes!r}")
+        for label, weight in class_weight.items() if isinstance(class_weight, Mapping) else ():
+            validation.number(f"class_weight of {label!r}", weight, 0.0, validation.MAX_WEIGHT)
         # As asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
         self.missing = MissingValues(missing).asked
         self.scale, self.intercept = bool(scale), bool(intercept)
         self.has_window_bounds = bool(windows)
         self.asked_roles = dict(roles or {})
-        self.crosses = [tuple(pair) for pair in crosses]
+        self.crosses = as_pairs(crosses)
         self.sets = PredictionSets(coverage, by=coverage_by)
         for name, role in self.asked_roles.items():
             known_roles.check_known(role, name)

@@ -181,8 +181,9 @@ def convert_arrow(
 
 def is_frame(source: Any) -> bool:
     """Return whether something may be a data frame, without importing a package to find out."""
-    has_columns = hasattr(source, "columns") and hasattr(source, "__len__")
-    return has_columns or hasattr(source, "__arrow_c_stream__")
+    has_columns = hasattr(source, "__len__") and hasattr(source, "columns")
+    is_column = hasattr(source, "to_frame")  # a Series of pandas or polars
+    return has_columns or (hasattr(source, "__arrow_c_stream__") and not is_column)
 
 
 class FrameReader(Reader):

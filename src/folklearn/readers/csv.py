@@ -84,6 +84,11 @@ class CsvReader(LineReader):
                 f"line {line} of {self.name} is a row of numbers; put a line with the names of the "
                 "columns before it"
             )
+        if any("." in name for name, x in zip(names, numbers, strict=True) if x is not None):
+            self.notes.append(
+                f"line {line} is taken for names, and has numbers: if it is a row, put a line with "
+                "the names of the columns before it"
+            )
         n_renamed = dict.fromkeys(names, 0)
         original: dict[str, str] = {}
         for number, name in enumerate(names, start=1):

@@ -95,11 +95,16 @@ def _make_reader(
         return _READERS[format][0](stored, **options)
     if is_frame(source):
         return FrameReader(source)
-    if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
+    advice = "arrays: learn_many(X, y)"
+    if isinstance(source, Mapping):
+        advice = "one row is [row]"
+    elif hasattr(source, "to_frame") or hasattr(source, "collect"):  # a Series, a LazyFrame
+        advice = f"{'to_frame' if hasattr(source, 'to_frame') else 'collect'}() makes it a frame"
+    elif isinstance(source, Iterable) and not isinstance(source, np.ndarray):
         return RowsReader(source)
     raise InvalidInputError(
         "rows come from a file, a data frame or a list of dictionaries, not from "
-        f"{type(source).__name__}; arrays: learn_many(X, y)"
+        f"{type(source).__name__}; {advice}"
     )
 
 

@@ -304,8 +304,9 @@ class MissingValues:
 
 def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:
     got = repr(row)
-    if hasattr(row, "to_dict"):  # a Series of pandas, whose repr is a page
-        got = f"a {type(row).__name__}: row.to_dict() makes a dictionary of it"
+    if hasattr(row, "to_dict"):  # of pandas or polars, whose repr is a page
+        how = "" if hasattr(row, "columns") else ": row.to_dict() makes a dictionary of it"
+        got = f"a {type(row).__name__}{how}"
     return InvalidInputError(f"{which} must be a dictionary of columns, got {got}")
 
 
