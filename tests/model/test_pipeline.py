@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore, utils
+from folklearn import Folklore, Model, utils
+from folklearn.arrays import softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import logistic_regression
 from folklearn.model.pipeline import OnlinePipeline
@@ -482,3 +483,20 @@ def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatc
         passes.append(n_read)
     np.testing.assert_array_equal(*found)
     assert passes[0] == 1 < passes[1]
+
+
+@pytest.mark.parametrize("terms", ["none", "auto"])
+@pytest.mark.parametrize("learner", ["auto", "leader"])
+def test_a_label_that_came_once_is_rare(learner, terms, rng):
+    """A misspelled label costs a model that learned 2,000 rows little, in what is saved too."""
+    W, X = rng.normal(size=(3, 5)), rng.normal(size=(2600, 5))
+    p = softmax(X @ W.T)
+    y = (p.cumsum(axis=1) > rng.random((len(X), 1))).argmax(axis=1)
+    model = Model(learner=learner, terms=terms)
+    model.learn_many(X[:2000], y[:2000])
+    before = model.predict_proba(X[2000:])
+    model.learn_many(X[:1], ["misspelled"])
+    after = model.predict_proba(X[2000:])
+    assert after[:, -1].mean() < 0.06  # a quarter, if a new class began at a score of 0
+    rest = after[:, :-1] / after[:, :-1].sum(axis=1, keepdims=True)
+    assert np.abs(rest - before).max() < 0.12

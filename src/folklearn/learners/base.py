@@ -340,6 +340,12 @@ class Learner(Serializable, ABC):
         """
         raise InvalidInputError(f"{self!r} cannot grow: it must know all classes and features")
 
+    def _begin_classes(self, first: int, constant: int, weight: float) -> None:
+        """Give the classes from the first on a weight of the constant column, counted from the end.
+
+        For classes that come late: at 0 one would be as likely as any other at once.
+        """
+
     def _begin(self, start: WarmStart) -> None:
         """Take over from another learner, having learned nothing."""
         raise InvalidInputError(f"{self!r} cannot take over from another learner")

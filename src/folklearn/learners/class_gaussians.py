@@ -170,3 +170,6 @@ class ClassGaussians(FirstOrderCertified):
         larger._G[:d, :K] = self._G
         larger._P[: len(self._P), :K] = self._P
         return larger
+
+    def _begin_classes(self, first: int, constant: int, weight: float) -> None:
+        self._W[constant, first:] += weight

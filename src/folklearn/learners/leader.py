@@ -326,6 +326,11 @@ class ExpertLearner(Learner):
         larger._evidence = None if self._evidence is None else self._evidence.grown(**sizes)
         return larger.to(self.device)
 
+    def _begin_classes(self, first: int, constant: int, weight: float) -> None:
+        column = self._state["W"][: self.n_features][constant, : self.n_leaders]
+        column[:, first:] += weight
+        column -= column.mean(axis=1, keepdims=True)
+
     @property
     def n_bytes(self) -> int:
         folklore = 0 if self._folklore is None else self._folklore.n_bytes

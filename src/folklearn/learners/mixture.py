@@ -361,6 +361,10 @@ class Mixture(Learner):
         larger._find_survivors()
         return larger
 
+    def _begin_classes(self, first: int, constant: int, weight: float) -> None:
+        for expert in self.experts:
+            expert._begin_classes(first, constant, weight)
+
     def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
         """Return the sizes of an expert in a mixture of these sizes."""
         return {"n_features": n_features, "n_classes": n_classes}

@@ -189,6 +189,9 @@ class SharedGaussian(LinearLearner):
         larger._totals[:] = self._totals
         return larger
 
+    def _begin_classes(self, first: int, constant: int, weight: float) -> None:
+        self._W[first:, constant] += weight
+
 
 class FixedGaussian(SharedGaussian):
     """A `SharedGaussian` that only predicts: its mean, without the covariance."""

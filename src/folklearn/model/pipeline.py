@@ -1,6 +1,7 @@
 """Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -411,6 +412,10 @@ class OnlinePipeline(Serializable):
             if not self.sparse:
                 catalogue.check_size(self.name, n_columns, K)
             learner = learner.grown(n_features=n_columns, n_classes=K)
+            if isinstance(scaler, OnlineScaler) and sizes[1] < K:
+                # At a score of 0 it would be as likely as any other, however rare it was.
+                score = -math.log1p(self.n_rounds / sizes[1])
+                learner._begin_classes(sizes[1], scaler.place - n_columns, score / scaler.unit)
         if n_late and isinstance(scaler, SparseScaler):
             scaler.grow(d, max(n_numbers, scaler.n_numbers))
         elif n_late and isinstance(scaler, OnlineScaler):
