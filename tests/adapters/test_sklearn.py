@@ -439,7 +439,7 @@ def test_auto_is_told_of_the_largest_weight(rng):
         ({"passes": "many"}, "passes must be 'auto' or a number, got 'many'"),
         ({"passes": 3}, "learner='folklore' learns every row once: leave passes=3 out"),
         ({"class_weight": [1.0, 2.0]}, 'must be None, a dict or "balanced"'),
-        ({"class_weight": {0: -1.0}}, "weight is -1.0; expected a number from 0"),
+        ({"class_weight": {0: -1.0}}, "class_weight of 0 must be a number from 0"),
         ({"class_weight": {7: 1.0}}, r"class_weight names \[7\], which y does not hold"),
         ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "weights are all zero"),
     ],
