@@ -8,6 +8,7 @@ of an event in the journal.
 
 import os
 import time
+from contextlib import suppress
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NamedTuple
@@ -228,16 +229,59 @@ class ExpiryEvent(JournalEvent, frozen=True, tag="expired"):
     ids: list[UUID]
 
 
+class ReleaseEvent(JournalEvent, frozen=True, tag="released"):
+    """The model lets go of the rows that it keeps."""
+
+
+class EraseRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Rows that are to be forgotten, by a value of a column, or by ids of predictions or decisions.
+
+    The model keeps what it learned of them, in sums and weights, unless it is to `rebuild`: then it
+    learns all other labels again.
+    """
+
+    column: _Name | None = None
+    value: _Text | Int64 | float | bool | None = None
+    ids: list[UUID] = []
+    rebuild: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.column is None) != (self.value is None) or (self.column is None) != bool(self.ids):
+            raise ValueError("say which rows: a column and its value, or ids")
+
+
+class EraseEvent(JournalEvent, frozen=True, tag="erased"):
+    """Rows were erased: how many, and in numbers alone what the model forgets with them.
+
+    `categories` are positions in its encoder, `decisions` those that waited for a reward.
+    """
+
+    rows: int
+    categories: list[int] = []
+    decisions: list[int] = []
+
+
+class RemovedEvent(JournalEvent, frozen=True, tag="removed"):
+    """What stands where an event was removed, and its Idempotency-Key must be recognised."""
+
+
 class DeleteEvent(JournalEvent, frozen=True, tag="deleted"):
     """The last event of a model."""
 
 
 ChangeRequest = (
-    PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
+    PredictionsRequest
+    | LabelEvent
+    | LabelsRequest
+    | DecisionEvent
+    | RewardEvent
+    | ExpiryEvent
+    | ReleaseEvent
 )
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__()))
+AnyEvent: Any = reduce(or_, JournalEvent.__subclasses__())
+_decoder: Any = msgspec.msgpack.Decoder(AnyEvent)
 
 
 def decode_event(content: bytes) -> Any:
@@ -245,6 +289,14 @@ def decode_event(content: bytes) -> Any:
         return _decoder.decode(content)
     except msgspec.MsgspecError as error:
         raise RefusedError(422, str(error)) from None
+
+
+def time_of_id(text: str) -> int:
+    """Return the milliseconds since 1970 in a UUID of version 7, 0 for any other text."""
+    with suppress(ValueError):
+        id = UUID(text)
+        return id.int >> 80 if id.version == 7 else 0
+    return 0
 
 
 def new_id() -> UUID:

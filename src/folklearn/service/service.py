@@ -316,7 +316,7 @@ class Writer:
         """Do between jobs what keeps predictions new, the WAL short and a restart fast."""
         store = self.store
         if time.monotonic() >= self._next_expiry:
-            store.expire()
+            store.maintain()
             self._next_expiry = time.monotonic() + _EXPIRY_SECONDS
         self._disk_refusal = store.disk_refusal
         store.journal.checkpoint(if_long=True)

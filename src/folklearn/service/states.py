@@ -165,6 +165,11 @@ class ClassifierState:
                 raise RefusedError(status, detail)
             case events.ExpiryEvent() as expiry:
                 self._learn_together(self.labels_in(expiry), find)
+            case events.ReleaseEvent():
+                self.model.release_rows()
+            case events.EraseEvent(categories=categories):
+                self.model.release_rows()
+                self.model.forget_categories(categories)
         return Answer(200, {"event": entry.seq})
 
     def labels_in(self, event: events.JournalEvent) -> Sequence[LabelEvent | None]:
@@ -310,6 +315,12 @@ class AgentState:
                 for number in [find(id).seq for id in ids]:
                     if number in waiting:
                         self.model.expire(number)
+            case events.ReleaseEvent():
+                self.model.release_rows()
+            case events.EraseEvent(decisions=erased):
+                for number in {decision.id for decision in self.model.pending} & {*erased}:
+                    self.model.drop(number)
+                self.model.release_rows()
         return Answer(200, {"event": entry.seq})
 
     def check_decision(self, event: events.DecisionEvent) -> int:
