@@ -153,7 +153,8 @@ class CreateEvent(JournalEvent, frozen=True, tag="created"):
 
     config: Config
     limits: ModelSize
-    file: bytes | None = None  # a model that `Model.save` wrote, to begin with
+    # A model that `Model.save` wrote, to begin with; empty once there is a base.
+    file: bytes | None = None
 
 
 class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
@@ -253,12 +254,14 @@ class EraseRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class EraseEvent(JournalEvent, frozen=True, tag="erased"):
     """Rows were erased: how many, and in numbers alone what the model forgets with them.
 
-    `categories` are positions in its encoder, `decisions` those that waited for a reward.
+    `categories` are positions in its encoder, `decisions` numbers of events. A model that was
+    rebuilt never knew them.
     """
 
     rows: int
     categories: list[int] = []
     decisions: list[int] = []
+    rebuilt: bool = False
 
 
 class RemovedEvent(JournalEvent, frozen=True, tag="removed"):
@@ -299,7 +302,8 @@ def time_of_id(text: str) -> int:
     return 0
 
 
-def new_id() -> UUID:
+def new_id(now: int | None = None) -> UUID:
     """Return a new UUID of version 7: an index over keys without time is slower to write."""
     random = int.from_bytes(os.urandom(10)) & ~(0xF << 76 | 3 << 62)
-    return UUID(int=time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62 | random)
+    now = time.time_ns() // 1_000_000 if now is None else now
+    return UUID(int=now << 80 | 7 << 76 | 2 << 62 | random)

@@ -105,6 +105,13 @@ class ModelHost:
         self.n_bytes, self.n_coming, self.n_pending = state.n_bytes, 0, 0
         memory.hosts[row.tenant, row.name] = self
 
+    def take(self, state: ModelState, last: Entry) -> None:
+        """Go on with another state, after an event."""
+        self.state, self.version, self.changed = state, last.seq, last.time
+        self.created = msgspec.structs.replace(self.created, file=self.created.file and b"")
+        self.replay_seconds = 0.0
+        self.publish()
+
     def hold(self) -> None:
         self.why_held = (
             f"the model {self.row.name} is shown as of event {self.version}: with later ones all "

@@ -168,7 +168,7 @@ class Journal:
             settings = "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"
             for setting in (*settings, "secure_delete=ON"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
-        self.last = self._value(_LAST)
+        self.read_last()
         # SQLite takes a damaged WAL for one that ends there. The head, written without a sync
         # after every commit, is never ahead of the journal unless the end of the journal was lost.
         if committed > self.last:
@@ -177,6 +177,9 @@ class Journal:
                 "committed: the end of the journal is damaged. Restore it from a backup; to go on "
                 f"without what was lost, remove {self.folder / 'head'}"
             )
+
+    def read_last(self) -> None:
+        self.last = self._value(_LAST)
 
     def row(self, statement: str, *values: Any) -> Any:
         return self.db.execute(statement, values).fetchone()
@@ -348,8 +351,8 @@ class Journal:
         self.db.execute("DELETE FROM mark WHERE model = ? AND seq <= ?", (model, base.seq))
         first = self._value("SELECT first FROM model WHERE number = ?", model)
         created = self.entry(first).event
-        if created.file is not None:  # the base stands for it
-            self.rewrite(first, msgspec.structs.replace(created, file=None))
+        if created.file:  # the base stands for it
+            self.rewrite(first, msgspec.structs.replace(created, file=b""))
 
     def rewrite(self, seq: int, event: JournalEvent) -> None:
         self.db.execute("UPDATE event SET body = ? WHERE seq = ?", (encode_event(event), seq))

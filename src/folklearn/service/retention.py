@@ -82,7 +82,8 @@ class Work:
     def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
         self._resources = ExitStack()  # files, because nobody reads a pipe meanwhile
         input, self._output, self._errors = (
-            self._resources.enter_context(tempfile.TemporaryFile()) for _ in range(3)  # noqa: SIM115
+            self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            for _ in range(3)
         )
         input.write(msgspec.json.encode(task))
         input.seek(0)
@@ -268,6 +269,7 @@ class Retention:
         self._expired_upto = 0
         self._removed_upto: int | None = 0  # None: all is removed that has to be
         self.is_erasing = False
+        self.to_clean: dict[int, int] = {}  # up to which snapshots of a model have what was erased
         self.different: set[str] = set()
 
     def stop(self) -> None:
@@ -298,8 +300,23 @@ class Retention:
                 late = journal.waiting_upto(self._expired_upto, _N_EXPIRED)
                 self._expired_upto = self._expired_upto if late else 0
                 store.expire_ids(late)
+        if self.to_clean or journal.must_empty_wal:
+            self.clean()
         if journal.db.pragma("freelist_count"):
             journal.db.execute(f"PRAGMA incremental_vacuum({_N_VACUUMED})").fetchall()
+
+    def clean(self) -> bool:
+        """Remove snapshots and empty the WAL after an erasure; tell whether nothing is left of it.
+
+        One that is being written, or a reader of the journal, must end first.
+        """
+        if self._store.is_writing_snapshot:
+            return False
+        for number, upto in self.to_clean.items():
+            self._store.remove_snapshots(number, upto)
+        self.to_clean.clear()
+        self._store.journal.checkpoint()
+        return not self._store.journal.must_empty_wal
 
     @property
     def is_idle(self) -> bool:
@@ -367,7 +384,7 @@ class Retention:
         for number in result["ended"]:
             with journal.transaction():
                 journal.forget_model(number)
-            store.remove_snapshots(number)
+            store.remove_snapshots(number, journal.last)
         self.different = {by_number[n].row.name for n in result["different"] if n in by_number}
         for name in self.different:
             log.error("a replay of %s is not what it was: none of its events are removed", name)

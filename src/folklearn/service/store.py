@@ -71,6 +71,7 @@ class ModelStore:
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
         self._resources = ExitStack()
+        self._snapshot_work: Any = None  # the future of the last
         with self._resources:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             self._resources.callback(os.close, lock)
@@ -291,11 +292,19 @@ class ModelStore:
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
         work = partial(_write_snapshot, path, host.number, host.state.to_record())
         host.replay_seconds = 0.0
-        return work() if pool is None else pool.submit(work)
+        if pool is None:
+            return work()
+        self._snapshot_work = pool.submit(work)
+        return self._snapshot_work
 
-    def remove_snapshots(self, number: int) -> None:
-        for _, path in _list_snapshots(self._snapshots, number):
-            path.unlink(missing_ok=True)
+    @property
+    def is_writing_snapshot(self) -> bool:
+        return self._snapshot_work is not None and not self._snapshot_work.done()
+
+    def remove_snapshots(self, number: int, upto: int) -> None:
+        for seq, path in _list_snapshots(self._snapshots, number):
+            if seq <= upto:
+                path.unlink(missing_ok=True)
 
     @property
     def disk_refusal(self) -> RefusedError | None:
