@@ -56,6 +56,7 @@ CREATE TABLE mark (
     model INTEGER, seq INTEGER, time INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (model, seq)
 ) WITHOUT ROWID;
+CREATE TABLE build (name TEXT NOT NULL);
 """
 # The last event may have been removed; its number is not used again.
 _LAST = "SELECT max(coalesce((SELECT max(seq) FROM event), 0), "
@@ -380,9 +381,14 @@ class Journal:
         while low < high:
             middle = (low + high + 1) // 2
             found = "SELECT seq, time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
-            at = self.db.execute(found, (middle,)).fetchone()
+            at = self.row(found, middle)
             low, high = (middle, high) if at is None or at[1] <= time else (low, at[0] - 1)
         return low
+
+    def time_of(self, seq: int) -> int:
+        """Return the time of the last event up to one."""
+        found = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
+        return int(self._value(found, seq) or 0)
 
     def seq_behind(self, after: int, n: int) -> int:
         """Return the n-th event after one, or the last."""

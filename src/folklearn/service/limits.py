@@ -68,7 +68,7 @@ class Limits:
         return [
             {"name": field.name, "limit": getattr(self, field.name), **field.metadata}
             for field in dataclasses.fields(self)
-            if field.metadata
+            if field.metadata and getattr(self, field.name) is not None
         ]
 
 

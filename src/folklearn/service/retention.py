@@ -12,19 +12,22 @@ its result. It changes nothing of the journal.
 import fcntl
 import logging
 import os
+import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
+from llvmlite.binding import get_host_cpu_name
 from threadpoolctl import threadpool_limits
 
-from folklearn import serialization
+from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
 from folklearn.service.archive import (
@@ -167,6 +170,26 @@ def remove_unused(journal: Journal) -> None:
                 path.unlink(missing_ok=True)
 
 
+def note_build(journal: Journal, hosts: Iterable[ModelHost]) -> None:
+    """Begin replays anew where another build, or machine, served the folder before.
+
+    What it computed this one may compute with other last digits.
+    """
+    versions = map(version, ("numpy", "scipy", "numba", "llvmlite"))
+    build = " ".join([__version__, platform.python_version(), *versions, get_host_cpu_name()])
+    before = journal.row("SELECT name FROM build")
+    if before == (build,):
+        return
+    with journal.transaction():
+        journal.db.execute("DELETE FROM build")
+        journal.db.execute("INSERT INTO build VALUES (?)", (build,))
+        if before is not None:
+            journal.db.execute("DELETE FROM mark")
+            for host in hosts:
+                record = serialization.as_bytes(host.state.to_record())
+                journal.put_base(host.number, Base(host.version, host.changed, record))
+
+
 def base_path(folder: Path, number: int) -> Path:
     return folder / f"base-{number}.folk"
 
@@ -184,18 +207,28 @@ def compact(
 ) -> dict[str, Any]:
     """Find what may go, replay to there, and seal what goes into archives.
 
-    Returns the last event that is too old, new bases by model (event, time, digest), models that
-    were deleted before, and those of which the replay was not what the mark says.
+    Returns the last event that is too old; by model the event up to which others may go, its time,
+    and whether there is a new base; models that were deleted before then; and those of which the
+    replay was not what the mark says.
     """
     bases, ended, different = [], [], []
     with alone_in(folder) as journal:
         cutoff = _find_cutoff(journal, now, days, n_bytes)
-        columns = "number, tenant, name, last, kept_after"
-        for number, tenant, name, last, kept_after in [
-            *journal.db.execute(f"SELECT {columns} FROM model")
-        ]:
-            upto = last
-            if last is None:
+        columns = "number, tenant, name, last, kept_after, coalesce(seq, 0)"
+        found = f"SELECT {columns} FROM model LEFT JOIN base ON model = number"
+        models: Any = journal.db.execute(found).fetchall()
+        for number, tenant, name, last, kept_after, base in models:
+            if last is not None:
+                if not kept_after < last <= cutoff:
+                    continue
+                upto = last
+                ended.append(number)
+            elif base >= cutoff:  # it stands for later events than are too old
+                if kept_after >= cutoff:
+                    continue
+                upto = cutoff
+                bases.append((number, cutoff, journal.time_of(cutoff), False))
+            else:
                 mark = journal.last_mark(number, cutoff)
                 if mark is None:
                     continue
@@ -208,11 +241,7 @@ def compact(
                     different.append(number)
                     continue
                 replace_file(base_path(folder, number), serialization.as_bytes(record))
-                bases.append((number, upto, time))
-            elif kept_after < last <= cutoff:
-                ended.append(number)
-            else:
-                continue
+                bases.append((number, upto, time, True))
             if archives:
                 header = {"tenant": tenant, "model": name, "number": number, "upto": upto}
                 path = archive_path(folder, number, upto)
@@ -371,16 +400,17 @@ class Retention:
             log.error("the journal was not compacted: %s", error)
             return
         by_number = {host.number: host for host in store.models()}
-        for number, seq, time in result["bases"]:
+        for number, seq, time, is_new in result["bases"]:
             path = base_path(store.folder, number)
             if number in by_number:
-                record = path.read_bytes()
+                record = path.read_bytes() if is_new else b""
                 sys.audit("folklearn.before_base")
                 with journal.transaction():
-                    journal.put_base(number, Base(seq, time, record))
+                    if is_new:
+                        journal.put_base(number, Base(seq, time, record))
                     journal.keep_after(number, seq, time)
                 sys.audit("folklearn.after_base")
-            path.unlink()
+            path.unlink(missing_ok=True)
         for number in result["ended"]:
             with journal.transaction():
                 journal.forget_model(number)

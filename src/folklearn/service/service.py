@@ -146,12 +146,15 @@ class Service:
 
     def describe_metrics(self, tenant: str) -> bytes:
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
+        n_different = len(self.store.retention.different)
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
             ("folklearn_commits", "Commits since the start", writer.n_batches),
             ("folklearn_events", "Requests written since the start", writer.n_events),
             ("folklearn_memory_bytes", "Bytes that all models take, about", memory.n_bytes),
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
+            ("folklearn_journal_bytes", "Bytes of the journal", self.store.journal.n_bytes),
+            ("folklearn_other_replays", "Models whose replay was not what they were", n_different),
         ):
             Gauge(name, text, registry=gauges).set(value)
         hosts = self.store.models(tenant)

@@ -33,7 +33,7 @@ from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Replay, Retention
+from folklearn.service.retention import Replay, Retention, note_build
 from folklearn.service.states import (
     ClassifierState,
     ModelState,
@@ -128,6 +128,7 @@ class ModelStore:
             else:  # or memory would end, at every start: what there is room for can be read
                 host.hold()
                 log.error("%s", host.why_held)
+        note_build(journal, by_number.values())
         for host in by_number.values():
             host.publish()
             host.measure()
