@@ -267,6 +267,8 @@ def complete(
         raise RefusedError(404, f"the model {host.row.name} was deleted")
     matcher = Matcher(request, [UUID(id) for id in found["ids"]])
     categories = {(column, text) for column, text in found["categories"]}
+    if request.column is not None and (text := format_cell(request.value)) is not None:
+        categories.add((request.column, text))  # also of rows whose events are not there any more
     pairs = [
         (entry, matcher.rest(entry.event, entry.id))
         for entry in map(journal.entry, found["events"])

@@ -433,7 +433,7 @@ class Retention:
         """Remove events that no base and no label needs, in one short transaction."""
         db, journal = self._store.journal.db, self._store.journal
         stop = journal.seq_behind(after, _N_REMOVED)
-        columns = "event.seq, event.time, key, kept_since"
+        columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
         numbers = {"after": after, "upto": stop}
         rows: Any = db.execute(f"SELECT {columns} {where}", numbers).fetchall()
