@@ -25,6 +25,12 @@ def _killed(found: Found) -> list[Row]:
     ]
 
 
+def _forgotten(found: Found) -> list[Row]:
+    deaths = ", ".join(f"{where} {n}" for where, n in found["deaths"].items())
+    how = f"{sum(found['deaths'].values())} deaths, at: {deaths}"
+    return [("kill −9 while old events go and people are erased", how, f"{GOOD}, 0 rows left")]
+
+
 def _cut(found: Found) -> list[Row]:
     return [
         (
@@ -97,6 +103,7 @@ def _drawn(found: Found) -> list[Row]:
 
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "kill": _killed,
+    "forget": _forgotten,
     "power": _cut,
     "failing": _failed,
     "damage": _damaged,

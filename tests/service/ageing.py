@@ -57,7 +57,7 @@ class Ageing:
 
     def __init__(self, folder: Path, seed: int = 0, **limits: Any) -> None:
         self.folder, self._record = folder, folder.with_suffix(".record")
-        self.random, self.now = Random(seed), BEGIN
+        self.now = BEGIN
         self.limits = Limits(free_disk=0, **limits)
         self.sent: dict[str, Any] = {}
         self.done: dict[str, Answer] = {}
@@ -65,6 +65,7 @@ class Ageing:
         self.erasing: set[int] = set()  # those of whom nobody knows
         self.asked: list[tuple[UUID, int]] = []
         self._read_record()
+        self.random = Random(f"{seed} {len(self.sent)}")  # another one in every life
         self.open()
         self.store.create("main", "labels", CONFIG)
         self.store.create("main", "agent", AGENT)

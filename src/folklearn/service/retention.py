@@ -178,15 +178,14 @@ def note_build(journal: Journal, hosts: Iterable[ModelHost]) -> None:
     versions = map(version, ("numpy", "scipy", "numba", "llvmlite"))
     build = " ".join([__version__, platform.python_version(), *versions, get_host_cpu_name()])
     before = journal.row("SELECT name FROM build")
-    if before == (build,):
-        return
-    with journal.transaction():
-        journal.db.execute("DELETE FROM build")
+    if before is None:
         journal.db.execute("INSERT INTO build VALUES (?)", (build,))
-        if before is not None:
+    elif before != (build,):
+        records = [(host, serialization.as_bytes(host.state.to_record())) for host in hosts]
+        with journal.transaction():
+            journal.db.execute("UPDATE build SET name = ?", (build,))
             journal.db.execute("DELETE FROM mark")
-            for host in hosts:
-                record = serialization.as_bytes(host.state.to_record())
+            for host, record in records:
                 journal.put_base(host.number, Base(host.version, host.changed, record))
 
 

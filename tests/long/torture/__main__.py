@@ -19,7 +19,14 @@ from hypothesis import HealthCheck
 
 from experiments.durability.report import RESULTS, write_report
 from experiments.provenance import provenance, write_json
-from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
+from tests.service import (
+    lives,
+    test_damage,
+    test_failing_io,
+    test_kill,
+    test_power_cut,
+    test_retention,
+)
 from tests.service import test_state_machine as order_of_requests
 from tests.service.attacks import (
     MOST_RESIDENT,
@@ -45,6 +52,17 @@ def kill() -> Iterator[Found]:
         answers = ends["answers"]
         deaths = {where: n for where, n in sorted(ends.items()) if where != "answers"}
         yield {"lives": sum(deaths.values()), "answers": answers, "deaths": deaths}
+
+
+def forget() -> Iterator[Found]:
+    """Kill two hundred times a folder that removes what is old, and forgets people."""
+    deaths: Counter[str] = Counter()
+    for seed in range(6):
+        for where in lives.FORGETTING:
+            with lives.scratch() as place:
+                folder = Path(place) / "folder"
+                deaths[where] += test_retention.forget_and_die(folder, where, seed, n_deaths=5)
+        yield {"deaths": dict(deaths)}
 
 
 def power() -> Iterator[Found]:
@@ -171,6 +189,7 @@ def requests() -> Iterator[Found]:
 
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "kill": kill,
+    "forget": forget,
     "power": power,
     "failing": failing,
     "damage": damage,
