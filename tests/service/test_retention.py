@@ -30,6 +30,7 @@ from tests.service import ageing as ages
 from tests.service import lives
 from tests.service.ageing import DAY, Ageing
 from tests.service.running import running
+from tests.service.years import live_through
 
 
 def n_rows(store: ModelStore) -> int:
@@ -459,6 +460,13 @@ def test_a_service_compacts_by_another_process(tmp_path: Path) -> None:
         text = service.ask("GET", "/metrics").body.decode()
         assert "folklearn_other_replays 0.0" in text
     assert len(ages.all_events(tmp_path / "folder")) > 30
+
+
+def test_a_folder_does_not_grow_from_month_to_month(tmp_path: Path, seed: int) -> None:
+    *_, third, fourth = live_through(tmp_path, 120, 50, seed)
+    for name in ("journal_rows", "folder_bytes"):
+        assert fourth[name] < 1.1 * third[name]
+    assert fourth["erased"] > 0
 
 
 @pytest.mark.parametrize("where", lives.FORGETTING)

@@ -39,6 +39,7 @@ from tests.service.attacks import (
 from tests.service.backups import copies_of_a_live_folder
 from tests.service.fuzz import fuzz
 from tests.service.running import Running
+from tests.service.years import live_through
 
 Found = dict[str, Any]
 
@@ -63,6 +64,15 @@ def forget() -> Iterator[Found]:
                 folder = Path(place) / "folder"
                 deaths[where] += test_retention.forget_and_die(folder, where, seed, n_deaths=5)
         yield {"deaths": dict(deaths)}
+
+
+def year() -> Iterator[Found]:
+    """Serve a year and a million labels on a clock that is moved, with one month to keep."""
+    months: list[Found] = []
+    with lives.scratch() as place:
+        for month in live_through(Path(place), 365, 2_740):
+            months.append(month)
+            yield {"months": months}
 
 
 def power() -> Iterator[Found]:
@@ -190,6 +200,7 @@ def requests() -> Iterator[Found]:
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "kill": kill,
     "forget": forget,
+    "year": year,
     "power": power,
     "failing": failing,
     "damage": damage,
