@@ -409,6 +409,7 @@ class Retention:
                         journal.put_base(number, Base(seq, time, record))
                     journal.keep_after(number, seq, time)
                 sys.audit("folklearn.after_base")
+                store.remove_snapshots(number, seq)  # which may have rows that are older
             path.unlink(missing_ok=True)
         for number in result["ended"]:
             with journal.transaction():
