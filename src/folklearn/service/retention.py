@@ -67,6 +67,7 @@ class Replay:
         record = None if base is None else serialization.of_bytes(base.record)
         self.state: ModelState = restore_state(created.event, record)
         self.version = created.seq if base is None else base.seq
+        self.has_base = base is not None
 
     def entries(self, upto: int) -> Iterator[Entry]:
         """Apply all events up to one, and yield each after it was applied."""
