@@ -33,6 +33,12 @@ def serve(
     memory: Annotated[
         float, Option(min=0.05, help="Gigabytes of memory for all models.")
     ] = Limits.memory / 1e9,
+    workers: Annotated[
+        int,
+        Option(
+            min=0, max=64, help="Processes for HTTP and predictions, beside the one that learns."
+        ),
+    ] = 0,
     demo: Annotated[bool, Option("--demo", help="In a new folder: train two models.")] = False,
 ) -> None:
     """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
@@ -66,7 +72,8 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        server.serve(folder, host, port, Limits(memory=round(1e9 * memory)), print_address)
+        limits = Limits(memory=round(1e9 * memory))
+        server.serve(folder, host, port, limits, print_address, workers)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")
 

@@ -236,6 +236,13 @@ ChangeRequest = (
     PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
 )
 
+
+def names_predictions(request: ChangeRequest) -> bool:
+    """Tell whether a request has labels of predictions that were made before."""
+    items = request.items if isinstance(request, LabelsRequest) else (request,)
+    return any(isinstance(label, LabelEvent) and label.id is not None for label in items)
+
+
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__()))
 

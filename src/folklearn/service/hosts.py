@@ -4,12 +4,13 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events, states
 from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
@@ -19,6 +20,7 @@ from folklearn.service.states import AgentState, ClassifierState, FindEntry, Ite
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
 _PUBLISH_INTERVAL_FACTOR = 5.0  # times its cost that must lie between two publications
+_ANNOUNCE_SECONDS = 0.02  # between two that other processes have to read, at least
 
 
 class PublishedModel:
@@ -31,6 +33,15 @@ class PublishedModel:
         self.n_bytes_of_answer = 3 * len(msgspec.json.encode(self.labels))
         self.n_bytes_of_answer += _BYTES_PER_PREDICTED_LABEL * (1 + len(self.labels))
 
+    @cached_property
+    def content(self) -> bytes:
+        """The model as a file that predicts the same to the last bit."""
+        if self.model is None:
+            return b""
+        is_new = self.model.pipeline is None
+        model = self.model if is_new else self.model._copy_to_save()
+        return serialization.as_bytes(model.to_record())
+
 
 class Memory:
     """Bytes that models, by tenant and name, and their published copies take, against a limit."""
@@ -42,6 +53,9 @@ class Memory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
+        # Called for a model that is published, begun or deleted, where other processes predict.
+        self.announce: Callable[[ModelHost], None] | None = None
+        self.n_readers = 0  # processes that hold what is announced
 
     @property
     def n_bytes(self) -> int:
@@ -120,12 +134,18 @@ class ModelHost:
         if self.is_published:
             return
         self.published = PublishedModel(self.version, self.state.copy_to_predict())
+        least = 0.0
+        if self.memory.announce is not None:
+            self.memory.announce(self)
+            least = _ANNOUNCE_SECONDS
         self.measure()
         ended = time.monotonic()
-        self.may_publish = ended + _PUBLISH_INTERVAL_FACTOR * (ended - began)
+        self.may_publish = ended + max(least, _PUBLISH_INTERVAL_FACTOR * (ended - began))
 
     def measure(self) -> None:
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
+        if self.memory.n_readers:  # as a file, here and there, and as a model there
+            self.n_bytes += (1 + 2 * self.memory.n_readers) * len(self.published.content)
 
     def reserve(self, n_bytes: int) -> None:
         self.memory.check(self.row.tenant, n_bytes)

@@ -21,7 +21,7 @@ from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
 
 if TYPE_CHECKING:
-    from folklearn.service.service import Service
+    from folklearn.service.service import Gate
 
 log = logging.getLogger("folklearn.service")
 
@@ -33,7 +33,7 @@ _BYTES_PER_REQUEST, _BYTES_PER_CELL = 500, 200  # as objects, while it waits
 class Call:
     """A request, with what becomes known of it: its key, its model, its content."""
 
-    service: "Service"
+    service: Any  # `Gate`
     name: str
     headers: dict[bytes, bytes]
     key: Key = NO_KEY
@@ -73,8 +73,12 @@ class Endpoint:
     body: Any = None  # type of the content, by which the model must exist, and be an agent
 
 
+class ElsewhereError(Exception):
+    """Another process has to answer the request: nothing was sent yet."""
+
+
 class EndpointApp:
-    def __init__(self, service: "Service", endpoint: Endpoint) -> None:
+    def __init__(self, service: "Gate", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
         self._is_agent: bool | None = None  # None is for both kinds of models
@@ -83,8 +87,6 @@ class EndpointApp:
         rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
         self._rows = rows_in.get(endpoint.body)
         self._labels = endpoint.method, endpoint.path
-        self._seconds = service.request_seconds.labels(*self._labels)
-        self._answers: dict[int, Any] = {}  # counters by status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
@@ -92,15 +94,14 @@ class EndpointApp:
         try:
             try:
                 answer = await self._answer(call, receive)
+            except ElsewhereError:
+                raise
             except Exception as error:
                 answer = self._describe_error(error)
-            status = await _respond(call, answer, scope, receive, send)
+            status = await respond(call, answer, scope, receive, send)
         finally:
             self.service.n_traffic_bytes -= call.n_traffic
-        self._seconds.observe(time.perf_counter() - began)
-        if status not in self._answers:
-            self._answers[status] = self.service.answers.labels(*self._labels, status)
-        self._answers[status].inc()
+        self.service.observe(*self._labels, status, time.perf_counter() - began)
 
     async def _answer(self, call: Call, receive: Receive) -> Any:
         endpoint, service, name = self.endpoint, self.service, call.name
@@ -112,8 +113,10 @@ class EndpointApp:
         content = await read_body(receive, call.headers, service.limits.body, call)
         call.n_bytes = call.n_waiting_bytes = len(content)
         call.n_waiting_bytes += _BYTES_PER_REQUEST + _BYTES_PER_CELL * content.count(b":")
-        call.host = service.store.hosts.get((call.key.tenant, name))
+        call.host = service.hosts.get((call.key.tenant, name))
         if name and endpoint.body is not events.Config:
+            if call.host is None and service.is_worker:
+                raise ElsewhereError  # it may have been created a moment ago
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
             if self._is_agent not in (None, call.host.is_agent):
@@ -134,7 +137,9 @@ class EndpointApp:
             key = header.decode("latin-1")
             if not (0 < len(key) <= 64 and key.isascii() and key.isprintable()):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-        return await service.writer.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
+        if service.gather is not None and events.names_predictions(call.body):
+            await service.gather()
+        return await service.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
 
     def _describe_error(self, error: Exception) -> Answer:
         status, sentence = 422, str(error)
@@ -175,7 +180,7 @@ async def read_body(
     return content
 
 
-async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
+async def respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
     """Send an `Answer`, the content of one, or a response of Starlette; return its status."""
     if isinstance(answer, StreamingResponse):
         await answer(scope, receive, send)
@@ -201,7 +206,7 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
             check_answer_length(len(content), limits.answer)
             call.take_traffic(len(content))
         except RefusedError as refusal:
-            return await _respond(call, refusal.answer, scope, receive, send)
+            return await respond(call, refusal.answer, scope, receive, send)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     for start in range(0, max(1, len(content)), _FREE_BYTES):
         chunk = content[start : start + _FREE_BYTES]

@@ -211,7 +211,7 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
     """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
-        await call.service.writer.submit(host.publish)
+        await call.service.publish(host)
         if host.published.version < version:
             raise RefusedError(
                 409, f"the model is at version {host.published.version}, and not at {version} yet"
@@ -275,7 +275,7 @@ async def _predict(
         n_numbers = sum(len(event.p) + model.sets.thresholds.size for _, event in asked)
         n_bytes = call.n_waiting_bytes + 32 * n_numbers
         change = Change(call.host, events.PredictionsRequest(asked))
-        remembered = call.service.writer.submit(change, n_bytes)  # which need not be awaited
+        remembered = call.service.submit(change, n_bytes)  # which need not be awaited
         remembered.add_done_callback(lambda future: future.cancelled() or future.exception())
     return published, predictions, remembered
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,6 +35,7 @@ from folklearn.service.limits import Limits, check_name
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
+from folklearn.service.workers import serve_with_workers
 from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
@@ -135,6 +137,7 @@ def serve(
     port: int,
     limits: Limits | None = None,
     begun: Callable[[Service, int], None] = lambda service, port: None,
+    n_workers: int = 0,
 ) -> None:
     """Serve a folder until a signal comes; `begun` is told the port before the first request."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -152,16 +155,20 @@ def serve(
                 os.posix_fallocate(file.fileno(), 0, _BALLAST_BYTES)
             ballast.chmod(0o600)
         begun(service, listening.getsockname()[1])
-        config = uvicorn.Config(
-            application(service),
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        app = application(service)
+        options: dict[str, Any] = {
+            "log_level": "warning",
+            "access_log": False,
+            "proxy_headers": False,
+            "ws": "none",
+            "server_header": False,
+            "timeout_graceful_shutdown": 5,
+        }
+        if n_workers:
+            serve_with_workers(service, app, listening, n_workers, options)
+            service.close()
+        else:
+            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
 
 
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action

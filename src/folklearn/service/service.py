@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
@@ -38,31 +38,18 @@ IO_ERROR = 74  # exit code
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Service:
-    """Everything that requests to a folder need; the folder is recovered before this returns."""
+class Gate:
+    """What every process that answers requests has: keys, limits, and models to look up."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
-        self.folder, self.limits = folder, limits or Limits()
-        self.store = ModelStore(folder, self.limits)
-        self.writer = Writer(self.store)
-        self.close = self.writer.close
-        self.keys, self.sessions, self.registry = Keys(folder), Sessions(), CollectorRegistry()
-        self.request_seconds = Histogram(
-            "folklearn_request_seconds",
-            "Time from a request to its answer",
-            ["method", "path"],
-            registry=self.registry,
-            buckets=_BUCKETS_SECONDS,
-        )
-        labels = ["method", "path", "status"]
-        self.answers = Counter(
-            "folklearn_requests", "Answers by status", labels, registry=self.registry
-        )
+    submit: Callable[..., Any]  # see `Writer.submit`
+    is_worker = False
+
+    def __init__(self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any]) -> None:
+        self.folder, self.limits, self.hosts = folder, limits, hosts
+        self.keys, self.sessions = Keys(folder), Sessions()
         self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
-        # By model and version, while a request refers to them.
-        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
-        self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
-        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
+        # Where other processes predict: waits until all that they remember was handed over.
+        self.gather: Callable[[], Awaitable[None]] | None = None
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names."""
@@ -80,6 +67,52 @@ class Service:
         if key is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return key
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        raise NotImplementedError
+
+    async def publish(self, host: Any) -> None:
+        """Publish a model as it is now."""
+        raise NotImplementedError
+
+
+class Service(Gate):
+    """Everything that requests to a folder need; the folder is recovered before this returns."""
+
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        self.store = ModelStore(folder, limits or Limits())
+        super().__init__(folder, self.store.limits, self.store.hosts)
+        self.writer, self.registry = Writer(self.store), CollectorRegistry()
+        self.close, self.submit = self.writer.close, self.writer.submit
+        self._observers: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._request_seconds = Histogram(
+            "folklearn_request_seconds",
+            "Time from a request to its answer",
+            ["method", "path"],
+            registry=self.registry,
+            buckets=_BUCKETS_SECONDS,
+        )
+        labels = ["method", "path", "status"]
+        self._answers = Counter(
+            "folklearn_requests", "Answers by status", labels, registry=self.registry
+        )
+        # By model and version, while a request refers to them.
+        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
+        self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
+        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        observers = self._observers.get((method, path, status))
+        if observers is None:
+            answers = self._answers.labels(method, path, status)
+            observers = self._request_seconds.labels(method, path), answers
+            self._observers[method, path, status] = observers
+        observers[0].observe(seconds)
+        observers[1].inc()
+
+    async def publish(self, host: ModelHost) -> None:
+        await self.writer.submit(host.publish)
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
         return await self.writer.submit(
@@ -207,8 +240,13 @@ class Writer:
     def n_queued(self) -> int:
         return len(self._jobs)
 
-    def submit(self, work: Change | Callable[[], Any], n_bytes: int = 500) -> Any:
-        """Queue a change, or a function; return the future of its result: asyncio's, in a loop."""
+    def submit(
+        self, work: Change | Callable[[], Any], n_bytes: int = 500, *, is_bounded: bool = True
+    ) -> Any:
+        """Queue a change, or a function; return the future of its result: asyncio's, in a loop.
+
+        A change that is not `is_bounded` is not refused for the length of the queue.
+        """
         limits, is_change = self.store.limits, isinstance(work, Change)
         deadline = time.monotonic() + limits.deadline
         try:
@@ -223,7 +261,7 @@ class Writer:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
             is_full = len(self._jobs) >= limits.queued_events
             is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
-            if is_full and is_change:
+            if is_full and is_change and is_bounded:
                 raise RefusedError(429, "too many requests wait: try again", retry_after=1)
             self._jobs.append(job)
             self._n_bytes += n_bytes

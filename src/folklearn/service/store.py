@@ -242,7 +242,10 @@ class ModelStore:
         with self.journal.transaction():
             number = self.journal.add_model(tenant, name)
             entry = self.journal.add(number, self.clock(), event)
-        ModelHost(ModelRow(number, tenant, name, entry.seq), event, state, entry, self.memory)
+        row = ModelRow(number, tenant, name, entry.seq)
+        host = ModelHost(row, event, state, entry, self.memory)
+        if self.memory.announce is not None:
+            self.memory.announce(host)
         return Answer(201, {"name": name, "event": entry.seq})
 
     def delete(self, host: ModelHost) -> Answer:
@@ -253,6 +256,8 @@ class ModelStore:
             entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
         del self.hosts[row.tenant, row.name]
+        if self.memory.announce is not None:
+            self.memory.announce(host)
         return Answer(200, {"event": entry.seq})
 
     def expire(self) -> None:
