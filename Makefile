@@ -4,7 +4,7 @@
 # make test-long  experiments, documentation pages, a browser: what make test leaves out
 # make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: an hour
 # make docs   the documentation as a site, to be read in a browser
-# make mutants  change each line that soundness skip_refresh on, and see that a test notices
+# make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
