@@ -168,7 +168,7 @@ class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
     thresholds: list[list[float]] | None = None
 
 
-class PredictionsRequest(NamedTuple):
+class PredictionsRequest(msgspec.Struct, frozen=True, tag_field="type", tag="predictions"):
     """Predictions to be remembered together, each under its id."""
 
     items: list[tuple[UUID, PredictionEvent]]
@@ -187,7 +187,9 @@ class LabelEvent(JournalEvent, frozen=True, tag="learned"):
             raise ValueError("a label comes with its row, or with the id of a prediction")
 
 
-class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class LabelsRequest(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="type", tag="labels"
+):
     """Labels to be learned together, in order."""
 
     items: list[LabelEvent]

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from folklearn import __version__
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service import events
-from folklearn.service.events import Answer, RefusedError
+from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
@@ -97,7 +97,7 @@ class EndpointApp:
             except ElsewhereError:
                 raise
             except Exception as error:
-                answer = self._describe_error(error)
+                answer = describe_error(error, " ".join(self._labels)).answer
             status = await respond(call, answer, scope, receive, send)
         finally:
             self.service.n_traffic_bytes -= call.n_traffic
@@ -141,24 +141,26 @@ class EndpointApp:
             await service.gather()
         return await service.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
 
-    def _describe_error(self, error: Exception) -> Answer:
-        status, sentence = 422, str(error)
-        match error:
-            case RefusedError():
-                return error.answer
-            case msgspec.ValidationError():
-                sentence = f"the request is not as it should be: {error}"
-            case msgspec.DecodeError() | UnicodeDecodeError():
-                status = 400
-                sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
-            case RecursionError():
-                status, sentence = 400, "the request is nested too deeply"
-            case FolklearnError() if not isinstance(error, StateFileError):
-                pass
-            case _:  # also a file of the folder that cannot be read: no fault of the request
-                log.error("%s %s failed", *self._labels, exc_info=error)
-                status, sentence = 500, "the service failed; its log says why"
-        return RefusedError(status, sentence).answer
+
+def describe_error(error: BaseException, what: str = "a change") -> RefusedError:
+    """Return what a client is told of an error."""
+    status, sentence = 422, str(error)
+    match error:
+        case RefusedError():
+            return error
+        case msgspec.ValidationError():
+            sentence = f"the request is not as it should be: {error}"
+        case msgspec.DecodeError() | UnicodeDecodeError():
+            status = 400
+            sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
+        case RecursionError():
+            status, sentence = 400, "the request is nested too deeply"
+        case FolklearnError() if not isinstance(error, StateFileError):
+            pass
+        case _:  # also a file of the folder that cannot be read: no fault of the request
+            log.error("%s failed", what, exc_info=error)
+            status, sentence = 500, "the service failed; its log says why"
+    return RefusedError(status, sentence)
 
 
 async def read_body(

@@ -14,12 +14,12 @@ import socket
 import struct
 import tempfile
 import threading
+from collections.abc import Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import msgspec
 import uvicorn
@@ -33,7 +33,14 @@ from folklearn.model.model import Model
 from folklearn.service import events
 from folklearn.service.events import Answer, RefusedError
 from folklearn.service.hosts import Change, ModelHost, PublishedModel
-from folklearn.service.http import Call, ElsewhereError, EndpointApp, read_body, respond
+from folklearn.service.http import (
+    Call,
+    ElsewhereError,
+    EndpointApp,
+    describe_error,
+    read_body,
+    respond,
+)
 from folklearn.service.limits import Limits
 from folklearn.service.routes import ENDPOINTS, MODEL, explain_row, predict, predict_many
 from folklearn.service.service import Gate, Service
@@ -44,7 +51,7 @@ _LENGTH = struct.Struct("<I")
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
 _OBSERVED_SECONDS = 1.0  # between two reports of what a worker answered
 _GATHER_SECONDS = 1.0  # after which a worker that is silent is not waited for
-_PREDICTING = (predict, predict_many, explain_row)
+_HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
 
 
 class _Message(msgspec.Struct, array_like=True, frozen=True):
@@ -90,17 +97,20 @@ class ClientGone(_Message, tag=4, frozen=True):
     number: int
 
 
-class PredictionsMade(_Message, tag=5, frozen=True):
-    """Predictions to be remembered."""
+class ForwardedChange(_Message, tag=5, frozen=True):
+    """A change of a model, see `Change`."""
 
     number: int
+    tenant: str
+    name: str
     model: int
+    request: events.ChangeRequest
+    key: str | None
     n_bytes: int
-    items: list[tuple[UUID, events.PredictionEvent]]
 
 
-class PredictionsWritten(_Message, tag=6, frozen=True):
-    """What became of predictions that were to be remembered."""
+class ChangeAnswered(_Message, tag=6, frozen=True):
+    """The answer to a change."""
 
     number: int
     status: int
@@ -229,15 +239,16 @@ class WorkerConnection(Connection):
     def receive(self, message: Any) -> None:
         match message:
             case ForwardedRequest():
-                task = asyncio.get_running_loop().create_task(self._answer(message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._begin(self._answer(message))
             case PartTaken(number) if number in self._waiting:
                 self._waiting.pop(number).set_result(None)
             case ClientGone(number) if number in self._gone:
                 self._gone[number].set()
-            case PredictionsMade():
-                self._remember(message)
+            case ForwardedChange(request=request):
+                if events.names_predictions(request):
+                    self._begin(self._change_later(message))
+                else:
+                    self._change(message)
             case Observed(answers):
                 for answer in answers:
                     self._service.observe(*answer)
@@ -284,24 +295,34 @@ class WorkerConnection(Connection):
             self._gone.pop(number, None)
             self._waiting.pop(number, None)
 
-    def _remember(self, made: PredictionsMade) -> None:
-        hosts = self._service.store.hosts.values()
-        host = next((host for host in hosts if host.number == made.model), None)
-        if host is None:
-            refusal = RefusedError(404, "the model was deleted").answer
-            self.send(PredictionsWritten(made.number, *refusal))
-            return
-        change = Change(host, events.PredictionsRequest(made.items))
-        # Workers bound what they hand over: it is not refused for the length of the queue.
-        written = self._service.writer.submit(change, made.n_bytes, is_bounded=False)
-        written.add_done_callback(partial(self._tell, made.number))
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _tell(self, number: int, written: Any) -> None:
-        error = written.exception()
-        answer = written.result() if error is None else Answer(503, {"status": 503})
-        if isinstance(error, RefusedError):
-            answer = error.answer
-        self.send(PredictionsWritten(number, answer.status, answer.body))
+    async def _change_later(self, message: ForwardedChange) -> None:
+        await self._parent.gather()
+        self._change(message)
+
+    def _change(self, message: ForwardedChange) -> None:
+        host = self._service.hosts.get((message.tenant, message.name))
+        is_prediction = isinstance(message.request, events.PredictionsRequest)
+        try:
+            if host is None or host.number != message.model:
+                raise RefusedError(404, f"the model {message.name} was deleted")
+            change = Change(host, message.request, message.key)
+            # Workers bound what they remember themselves: it is not refused when labels are many.
+            done = self._service.submit(change, message.n_bytes, is_bounded=not is_prediction)
+            done.add_done_callback(partial(self._tell, message.number))
+        except RefusedError as refusal:
+            self.send(ChangeAnswered(message.number, *refusal.answer))
+
+    def _tell(self, number: int, done: Any) -> None:
+        error = done.exception()
+        if error is None:
+            self.send(ChangeAnswered(number, *done.result()))
+        else:
+            self.send(ChangeAnswered(number, *describe_error(error).answer))
 
 
 class WorkerParent:
@@ -319,7 +340,7 @@ class WorkerParent:
     def start(self) -> None:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-        self.service.gather = self._gather
+        self.service.gather = self.gather
         self.service.store.memory.announce = self._announce
 
     def stop(self) -> None:
@@ -342,7 +363,7 @@ class WorkerParent:
         for connection in self.connections:
             connection.send_model(host)
 
-    async def _gather(self) -> None:
+    async def gather(self) -> None:
         """Wait until all workers have handed over the predictions that they have answered.
 
         One question to the workers serves all who came before it was asked.
@@ -373,6 +394,7 @@ class WorkerHost:
 
     def __init__(self, message: ModelPublished) -> None:
         self.number, self.is_agent = message.number, message.is_agent
+        self.tenant, self.name = message.tenant, message.name
         self._newest = message
         self._published: PublishedModel | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -413,8 +435,9 @@ class Worker(Gate, Connection):
         Connection.__init__(self)
         Gate.__init__(self, folder, limits, {})
         self._n_requests, self._n_bytes = 0, 0
+        self.submit = self._submit
         self._answers: dict[int, asyncio.Queue[Any]] = {}  # of forwarded requests
-        self._remembered: dict[int, tuple[asyncio.Future[Answer], int]] = {}
+        self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
         self._observed: list[tuple[str, str, int, float]] = []
         self.is_ready = asyncio.Event()
 
@@ -425,8 +448,8 @@ class Worker(Gate, Connection):
         match message:
             case AnswerBegun(number) | AnswerPart(number) if number in self._answers:
                 self._answers[number].put_nowait(message)
-            case PredictionsWritten(number, status, body):
-                future, n_bytes = self._remembered.pop(number)
+            case ChangeAnswered(number, status, body):
+                future, n_bytes = self._changes.pop(number)
                 self._n_bytes -= n_bytes
                 if not future.done():
                     future.set_result(Answer(status, body))
@@ -457,19 +480,21 @@ class Worker(Gate, Connection):
     async def publish(self, host: Any) -> None:
         raise ElsewhereError
 
-    def submit(self, change: Change, n_bytes: int) -> Any:
-        """Hand predictions over to be remembered."""
-        limits, request = self.limits, change.request
-        assert isinstance(request, events.PredictionsRequest)
-        is_full = len(self._remembered) >= limits.queued_events
-        if is_full or self._n_bytes + n_bytes > limits.queued_bytes:
+    def _submit(self, change: Change, n_bytes: int) -> Any:
+        is_full = len(self._changes) >= self.limits.queued_events
+        if is_full or self._n_bytes + n_bytes > self.limits.queued_bytes:
             raise RefusedError(429, "too many requests wait: try again", retry_after=1)
         self._n_requests += 1
         self._n_bytes += n_bytes
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._remembered[self._n_requests] = future, n_bytes
+        self._changes[self._n_requests] = future, n_bytes
         host: Any = change.host
-        self.send(PredictionsMade(self._n_requests, host.number, n_bytes, request.items))
+        self.send(
+            ForwardedChange(
+                self._n_requests, host.tenant, host.name, host.number, change.request, change.key,
+                n_bytes,
+            )
+        )  # fmt: skip
         return future
 
     async def forward(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> None:
@@ -526,7 +551,7 @@ def _worker_application(folder: Path, limits: Limits, path: Path) -> ASGIApp:
     apps: dict[tuple[str, str], EndpointApp] = {
         (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): EndpointApp(worker, endpoint)
         for endpoint in ENDPOINTS
-        if endpoint.handler in _PREDICTING
+        if endpoint.handler in _HERE
     }
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
