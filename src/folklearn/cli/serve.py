@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 _SCOPE_HELP = f"Permission, admin is everything; repeatable. Default: {', '.join(DEFAULT_SCOPES)}."
 
 
+class LogForm(StrEnum):
+    """What a service logs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 def serve(
     folder: Annotated[Path, Argument(help="Folder of the service; created if missing.")],
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
@@ -39,6 +47,9 @@ def serve(
             min=0, max=64, help="Processes for HTTP and predictions, beside the one that learns."
         ),
     ] = 0,
+    log: Annotated[
+        LogForm, Option(help="Standard error: failures as text, or every request as JSON.")
+    ] = LogForm.TEXT,
     demo: Annotated[bool, Option("--demo", help="In a new folder: train two models.")] = False,
 ) -> None:
     """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
@@ -73,7 +84,7 @@ def serve(
 
     try:
         limits = Limits(memory=round(1e9 * memory))
-        server.serve(folder, host, port, limits, print_address, workers)
+        server.serve(folder, host, port, limits, print_address, n_workers=workers, log=log)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")
 

@@ -32,17 +32,28 @@ class DerivedAnswer(Answer):
 
 
 class RefusedError(FolklearnError):
-    """A request that is not done; with `retry_after` a repetition after so many seconds may be."""
+    """A request that is not done; with `retry_after` a repetition after so many seconds may be.
 
-    def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
+    `limit` is the limit that it is beyond, such as "classes=1000".
+    """
+
+    def __init__(
+        self, status: int, sentence: str, *, retry_after: int | None = None, limit: str = ""
+    ) -> None:
         super().__init__(sentence)
-        self.status, self.retry_after = status, retry_after
+        self.status, self.retry_after, self.limit = status, retry_after, limit
+
+    @classmethod
+    def of(cls, error: FolklearnError) -> "RefusedError":
+        return error if isinstance(error, cls) else cls(422, str(error))
 
     @property
     def answer(self) -> Answer:
         body: dict[str, Any] = {"status": self.status, "detail": str(self)}
         if self.retry_after is not None:
             body["retry_after"] = self.retry_after
+        if self.limit:
+            body["limit"] = self.limit
         return Answer(self.status, body)
 
 
@@ -200,7 +211,7 @@ class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
 
     items: list[LabelEvent | None]
     already: int = 0
-    refused: list[dict[str, int | str]] = []  # item (its index), status, detail: as in the answer
+    refused: list[dict[str, int | str]] = []  # item (its index), status, ...: as in the answer
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
@@ -208,6 +219,7 @@ class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
 
     status: int
     detail: str
+    limit: str = ""
 
 
 class DecisionEvent(JournalEvent, frozen=True, tag="decided"):

@@ -19,6 +19,7 @@ from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
+from folklearn.service.logs import SHORT_ASCII
 
 if TYPE_CHECKING:
     from folklearn.service.service import Gate
@@ -42,6 +43,7 @@ class Call:
     n_bytes: int = 0  # of the content
     n_waiting_bytes: int = 0  # of it while it waits, about
     n_traffic: int = 0  # bytes that it holds of the traffic of large requests and answers
+    answer: Any = None  # an `Answer`, the content of one, or a response of Starlette
 
     def take_traffic(self, n_bytes: int) -> None:
         """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
@@ -53,6 +55,7 @@ class Call:
                     "too many large requests and answers are on their way: try again, and read "
                     "answers as they come",
                     retry_after=5,
+                    limit=f"traffic={self.service.limits.traffic}",
                 )
             self.service.n_traffic_bytes += n_more
             self.n_traffic += n_more
@@ -91,14 +94,15 @@ class EndpointApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         call = Call(self.service, scope["path_params"].get("name", ""), dict(scope["headers"]))
+        scope["call"], scope["route"] = call, self.endpoint.path  # for the log
         try:
             try:
-                answer = await self._answer(call, receive)
+                call.answer = await self._answer(call, receive)
             except ElsewhereError:
                 raise
             except Exception as error:
-                answer = describe_error(error, " ".join(self._labels)).answer
-            status = await respond(call, answer, scope, receive, send)
+                call.answer = describe_error(error, " ".join(self._labels)).answer
+            status = await respond(call, call.answer, scope, receive, send)
         finally:
             self.service.n_traffic_bytes -= call.n_traffic
         self.service.observe(*self._labels, status, time.perf_counter() - began)
@@ -129,17 +133,19 @@ class EndpointApp:
         if self._rows:
             n, limit = len(getattr(call.body, self._rows)), service.limits.batch
             if not 0 < n <= limit:
-                raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
+                sentence = f"a request may hold 1 to {limit:,} rows, got {n:,}"
+                raise RefusedError(422, sentence, limit=f"batch={limit}" if n else "")
         if endpoint.handler is not None:
             return await endpoint.handler(call)
         key = None
         if (header := call.headers.get(b"idempotency-key")) is not None:
             key = header.decode("latin-1")
-            if not (0 < len(key) <= 64 and key.isascii() and key.isprintable()):
+            if not SHORT_ASCII.fullmatch(header):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
         if service.gather is not None and events.names_predictions(call.body):
             await service.gather()
-        return await service.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
+        change = Change(call.host, call.body, key, call.key.id)
+        return await service.submit(change, call.n_waiting_bytes)
 
 
 def describe_error(error: BaseException, what: str = "a change") -> RefusedError:
@@ -178,7 +184,7 @@ async def read_body(
         if call is not None and _FREE_BYTES < len(content) <= limit:
             call.take_traffic(len(content))
     if max(n_stated, len(content)) > limit:
-        raise RefusedError(413, f"a request may have {limit:,} bytes")
+        raise RefusedError(413, f"a request may have {limit:,} bytes", limit=f"body={limit}")
     return content
 
 
@@ -201,6 +207,8 @@ async def respond(call: Call, answer: Any, scope: Scope, receive: Receive, send:
         ]
         if status in (429, 503) and "retry_after" in body:
             headers.append((b"retry-after", b"%d" % body["retry_after"]))
+        if status >= 400 and "limit" in body:
+            headers.append((b"folklearn-limit", body["limit"].encode()))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
     if status < 400 and len(content) > min(_FREE_BYTES, limits.answer):
@@ -208,7 +216,8 @@ async def respond(call: Call, answer: Any, scope: Scope, receive: Receive, send:
             check_answer_length(len(content), limits.answer)
             call.take_traffic(len(content))
         except RefusedError as refusal:
-            return await respond(call, refusal.answer, scope, receive, send)
+            call.answer = refusal.answer
+            return await respond(call, call.answer, scope, receive, send)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     for start in range(0, max(1, len(content)), _FREE_BYTES):
         chunk = content[start : start + _FREE_BYTES]
@@ -227,7 +236,8 @@ async def respond(call: Call, answer: Any, scope: Scope, receive: Receive, send:
 
 def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
     if n_bytes > limit:
-        raise RefusedError(422, f"an answer may have {limit:,} bytes, not {n_bytes:,}: {remedy}")
+        sentence = f"an answer may have {limit:,} bytes, not {n_bytes:,}: {remedy}"
+        raise RefusedError(422, sentence, limit=f"answer={limit}")
 
 
 # The OpenAPI document, made from the table that serves the routes.
@@ -241,7 +251,7 @@ _PROBLEMS = {
     "410": "It came too late",
     "413": "The request is too large",
     "422": "The request is refused; the detail says why",
-    "429": "Too many requests wait: try again after Retry-After seconds",
+    "429": "Too much at once: try again after Retry-After seconds",
     "503": "Nothing can be learned now: try again after Retry-After seconds",
 }
 _PROBLEM = {
@@ -250,6 +260,7 @@ _PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After"},
+        "limit": {"type": "string", "description": "Its name and value, as in Folklearn-Limit"},
     },
     "required": ["status", "detail"],
 }

@@ -1,7 +1,6 @@
 """The application of the service, and how it is run on an address, from an empty folder on."""
 
 import ipaddress
-import logging
 import os
 import shutil
 import socket
@@ -32,6 +31,7 @@ from folklearn.service.events import Config
 from folklearn.service.http import EndpointApp, describe_api
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
+from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
@@ -71,6 +71,7 @@ def application(service: Service) -> ASGIApp:
         if endpoint.path.startswith(f"{MODEL}/")
     }
 
+    @name_requests
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
         name, _, verb = path.removeprefix(prefix).partition("/")
@@ -137,10 +138,12 @@ def serve(
     port: int,
     limits: Limits | None = None,
     begun: Callable[[Service, int], None] = lambda service, port: None,
+    *,
     n_workers: int = 0,
+    log: str = "text",
 ) -> None:
     """Serve a folder until a signal comes; `begun` is told the port before the first request."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logs(log)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
@@ -157,6 +160,7 @@ def serve(
         begun(service, listening.getsockname()[1])
         app = application(service)
         options: dict[str, Any] = {
+            "log_config": None,  # its loggers say what they have to say to ours
             "log_level": "warning",
             "access_log": False,
             "proxy_headers": False,
@@ -165,7 +169,7 @@ def serve(
             "timeout_graceful_shutdown": 5,
         }
         if n_workers:
-            serve_with_workers(service, app, listening, n_workers, options)
+            serve_with_workers(service, app, listening, n_workers, log, options)
             service.close()
         else:
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])

@@ -32,6 +32,7 @@ log = logging.getLogger("folklearn.service")
 _EXPIRY_SECONDS = 0.5  # between two searches for what has expired
 _SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
 _PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
+_NEARLY_FULL = 0.8  # of the queue: health says so
 _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
 IO_ERROR = 74  # exit code
@@ -144,6 +145,7 @@ class Service(Gate):
                     f"{host.row.name} needs {n_bytes / 1e6:,.0f} MB in addition to those there "
                     "are: try again",
                     retry_after=5,
+                    limit=f"copies={self.limits.copies}",
                 )
             version, record = await self.writer.submit(
                 lambda: (host.version, host.state.to_record())
@@ -177,6 +179,17 @@ class Service(Gate):
             self.verified[host.number] = result
             return result
 
+    def degradations(self) -> dict[str, bool]:
+        """Return what may keep labels from being learned or kept well, and whether it does."""
+        hosts, memory = self.store.models(), self.store.memory
+        return {
+            "disk": self.store.disk_refusal is not None,
+            "memory": memory.n_bytes > memory.limit,
+            "held": any(host.why_held for host in hosts),
+            "snapshots": any(host.lacks_snapshot for host in hosts),
+            "queue": self.writer.is_nearly_full,
+        }
+
     def describe_metrics(self, tenant: str) -> bytes:
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
         for name, text, value in (
@@ -187,6 +200,10 @@ class Service(Gate):
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
         ):
             Gauge(name, text, registry=gauges).set(value)
+        text = "Whether learning suffers from something, as in /v1/health/ready"
+        gauge = Gauge("folklearn_degraded", text, ["reason"], registry=gauges)
+        for reason, holds in self.degradations().items():
+            gauge.labels(reason).set(holds)
         hosts = self.store.models(tenant)
         for name, text in (
             ("version", "Number of the last event of a model"),
@@ -225,7 +242,7 @@ class Writer:
         self._jobs: deque[Job] = deque()
         self._n_bytes = 0  # of the jobs
         self._wake = threading.Condition()
-        self._is_closing = False
+        self.is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
         self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
@@ -239,6 +256,12 @@ class Writer:
     @property
     def n_queued(self) -> int:
         return len(self._jobs)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        limits = self.store.limits
+        is_long = len(self._jobs) >= _NEARLY_FULL * limits.queued_events
+        return is_long or self._n_bytes >= _NEARLY_FULL * limits.queued_bytes
 
     def submit(
         self, work: Change | Callable[[], Any], n_bytes: int = 500, *, is_bounded: bool = True
@@ -257,12 +280,16 @@ class Writer:
         else:
             job = Job(work, n_bytes, deadline, loop, loop.create_future())
         with self._wake:
-            if self._is_closing:
+            if self.is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
-            is_full = len(self._jobs) >= limits.queued_events
-            is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
-            if is_full and is_change and is_bounded:
-                raise RefusedError(429, "too many requests wait: try again", retry_after=1)
+            limit = ""
+            if len(self._jobs) >= limits.queued_events:
+                limit = f"queued_events={limits.queued_events}"
+            elif self._n_bytes + n_bytes > limits.queued_bytes:
+                limit = f"queued_bytes={limits.queued_bytes}"
+            if limit and is_change and is_bounded:
+                sentence = "too many requests wait: try again"
+                raise RefusedError(429, sentence, retry_after=1, limit=limit)
             self._jobs.append(job)
             self._n_bytes += n_bytes
             if len(self._jobs) == 1:
@@ -271,7 +298,7 @@ class Writer:
 
     def close(self) -> None:
         with self._wake:
-            self._is_closing = True
+            self.is_closing = True
             self._wake.notify()
         self._threads[0].join()
         self._has_ended.set()
@@ -284,7 +311,8 @@ class Writer:
         if late:
             self._jobs = deque(job for job in self._jobs if job.deadline >= now)
             self._n_bytes -= sum(job.n_bytes for job in late)
-            refusal = RefusedError(503, "the service is busy: try again", retry_after=1)
+            sentence, limit = "the service is busy: try again", self.store.limits.deadline
+            refusal = RefusedError(503, sentence, retry_after=1, limit=f"deadline={limit}")
             _answer((job, refusal) for job in late)
 
     def _sweep(self) -> None:
@@ -304,14 +332,14 @@ class Writer:
         except BaseException:
             # Whether the last commit is on the disk is not known: only a new start can tell.
             log.critical("the service stops: the journal cannot be written", exc_info=True)
-            self._is_closing = True
+            self.is_closing = True
             os._exit(IO_ERROR)
 
     def _take(self) -> list[Job] | None:
         """Return the queued jobs, waiting for a first one; None if it is time to end."""
         seconds = self._next_expiry - time.monotonic()
         with self._wake:
-            if not self._jobs and not self._is_closing and seconds > 0.0:
+            if not self._jobs and not self.is_closing and seconds > 0.0:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
             self._drop_late()
@@ -323,7 +351,7 @@ class Writer:
                 jobs.append(self._jobs.popleft())
                 n_bytes += jobs[-1].n_bytes
             self._n_bytes -= n_bytes
-            return None if not jobs and self._is_closing else jobs
+            return None if not jobs and self.is_closing else jobs
 
     def _do(self, jobs: list[Job]) -> None:
         """Do jobs in order, changes that follow each other together; then answer all."""

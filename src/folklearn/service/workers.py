@@ -41,11 +41,13 @@ from folklearn.service.http import (
     read_body,
     respond,
 )
+from folklearn.service.journal import ModelRow
 from folklearn.service.limits import Limits
+from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.routes import ENDPOINTS, MODEL, explain_row, predict, predict_many
 from folklearn.service.service import Gate, Service
 
-log = logging.getLogger("folklearn.service")
+_log = logging.getLogger("folklearn.service")
 
 _LENGTH = struct.Struct("<I")
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
@@ -106,6 +108,7 @@ class ForwardedChange(_Message, tag=5, frozen=True):
     model: int
     request: events.ChangeRequest
     key: str | None
+    client: str
     n_bytes: int
 
 
@@ -288,7 +291,7 @@ class WorkerConnection(Connection):
             with suppress(asyncio.CancelledError):  # the worker is no more
                 await self._parent.application(scope, receive, send)
         except Exception:
-            log.exception("%s %s failed", request.method, request.path)
+            _log.exception("%s %s failed", request.method, request.path)
         finally:
             if not is_whole:  # the client was too slow: the worker hangs up
                 self.send(AnswerPart(number, b"", False))
@@ -310,7 +313,7 @@ class WorkerConnection(Connection):
         try:
             if host is None or host.number != message.model:
                 raise RefusedError(404, f"the model {message.name} was deleted")
-            change = Change(host, message.request, message.key)
+            change = Change(host, message.request, message.key, message.client)
             # Workers bound what they remember themselves: it is not refused when labels are many.
             done = self._service.submit(change, message.n_bytes, is_bounded=not is_prediction)
             done.add_done_callback(partial(self._tell, message.number))
@@ -393,8 +396,8 @@ class WorkerHost:
     """A model that a worker predicts from, as it was published last."""
 
     def __init__(self, message: ModelPublished) -> None:
-        self.number, self.is_agent = message.number, message.is_agent
-        self.tenant, self.name = message.tenant, message.name
+        self.row = ModelRow(message.number, message.tenant, message.name, 0)
+        self.is_agent = message.is_agent
         self._newest = message
         self._published: PublishedModel | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -457,7 +460,7 @@ class Worker(Gate, Connection):
                 self.send(message)
             case ModelPublished(_, tenant, name):
                 host = self.hosts.get((tenant, name))
-                if host is not None and host.number == message.number:
+                if host is not None and host.row.number == message.number:
                     host.renew(message)
                 else:
                     self.hosts[tenant, name] = WorkerHost(message)
@@ -488,13 +491,9 @@ class Worker(Gate, Connection):
         self._n_bytes += n_bytes
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._changes[self._n_requests] = future, n_bytes
-        host: Any = change.host
-        self.send(
-            ForwardedChange(
-                self._n_requests, host.tenant, host.name, host.number, change.request, change.key,
-                n_bytes,
-            )
-        )  # fmt: skip
+        host, number = change.host, self._n_requests
+        row, asked = host.row, (change.request, change.key, change.client)
+        self.send(ForwardedChange(number, row.tenant, row.name, row.number, *asked, n_bytes))
         return future
 
     async def forward(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> None:
@@ -542,14 +541,16 @@ class Worker(Gate, Connection):
         self.send(ClientGone(number))
 
 
-def _worker_application(folder: Path, limits: Limits, path: Path) -> ASGIApp:
+def _worker_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGIApp:
     """Return the application of a worker, with its part of the limits."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logs(log)
     threadpool_limits(1, user_api="blas")  # as where predictions are replayed
     worker = Worker(folder, limits)
     prefix, _, _ = MODEL.partition("{")
-    apps: dict[tuple[str, str], EndpointApp] = {
-        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): EndpointApp(worker, endpoint)
+    apps = {
+        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): name_requests(
+            EndpointApp(worker, endpoint)
+        )
         for endpoint in ENDPOINTS
         if endpoint.handler in _HERE
     }
@@ -571,7 +572,8 @@ def _worker_application(folder: Path, limits: Limits, path: Path) -> ASGIApp:
                     return
             await worker.forward(scope, content, receive, send)
         except RefusedError as refusal:
-            await respond(call, refusal.answer, scope, receive, send)
+            answer: Any = partial(respond, call, refusal.answer)
+            await name_requests(answer)(scope, receive, send)
         finally:
             worker.n_traffic_bytes -= call.n_traffic
 
@@ -603,6 +605,7 @@ def serve_with_workers(
     application: ASGIApp,
     listening: socket.socket,
     n_workers: int,
+    log: str,
     options: dict[str, Any],
 ) -> None:
     """Let workers answer what comes to a socket, until a signal comes."""
@@ -614,7 +617,7 @@ def serve_with_workers(
         shared = ("traffic", "queued_events", "queued_bytes")
         parts = {name: getattr(service.limits, name) // n_workers for name in shared}
         limits = dataclasses.replace(service.limits, **parts)
-        make = partial(_worker_application, service.folder, limits, path)
+        make = partial(_worker_application, service.folder, limits, log, path)
         config = uvicorn.Config(make, factory=True, workers=n_workers, lifespan="on", **options)
         Multiprocess(config, [listening]).run()
         parent.stop()
