@@ -411,6 +411,7 @@ class Metrics(Serializable):
 
     def without_columns(self) -> "Metrics":
         """Return the same totals without what is kept to find changed columns: values of rows."""
+        self._count_pending()  # once: the copy shares the totals
         copied = self._shallow()
         copied._columns = ColumnCounts()
         return copied

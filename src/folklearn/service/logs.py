@@ -1,7 +1,9 @@
 """Ids of requests, and the log of the service: text, or a line of JSON for each request too."""
 
+import itertools
 import json
 import logging
+import os
 import re
 import time
 from contextvars import ContextVar
@@ -10,9 +12,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from folklearn.service.events import new_id
-
 SHORT_ASCII = re.compile(rb"[ -~]{1,64}")  # what clients may name things by
+_PROCESS, _numbers = os.urandom(8).hex().encode() + b"-", itertools.count(1)
 _REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 _log = logging.getLogger("folklearn.service.requests")
 
@@ -26,7 +27,7 @@ def name_requests(app: ASGIApp) -> ASGIApp:
             return
         began, status = time.perf_counter(), 0
         asked = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        id = asked if SHORT_ASCII.fullmatch(asked) else str(new_id()).encode()
+        id = asked if SHORT_ASCII.fullmatch(asked) else _PROCESS + b"%x" % next(_numbers)
         _REQUEST_ID.set(id.decode())  # in the task of this request
 
         async def send_with_id(message: Message) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from folklearn import serialization, validation
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.metrics.accumulator import Metrics
 from folklearn.model import roles
 from folklearn.model.batch import PendingPrediction
 from folklearn.model.decisions import DecisionModel
@@ -156,8 +157,14 @@ class ClassifierState:
         else:
             self.model = Model.from_record(record)
         self.created = created
-        self.to_record, self.copy_to_predict = self.model.to_record, self.model.copy_to_predict
+        self.to_record = self.model.to_record
         self.model.monitor()
+
+    def copy_to_predict(self) -> Model:
+        """Return a copy that predicts, and shares nothing that changes, not even totals."""
+        copied = self.model.copy_to_predict()
+        copied.metrics = Metrics()
+        return copied
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
