@@ -68,6 +68,7 @@ _MODULES = {
     "model.terms": "TermScaler TermSet",
     "serialization": "load",
     "service.client": "Client",
+    "service.archive": "Archive",
     "readers.table": "Table TextColumn table_from_records",
     "readers.decision_logs": "read_log",
     "readers.open": "open_reader",

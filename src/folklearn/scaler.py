@@ -10,12 +10,22 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
-from folklearn.kernels.scaling import COUNT, MEAN, N_MOMENTS, SQUARES, scale_row, scale_rows
+from folklearn.kernels.scaling import (
+    COUNT,
+    HALF_MEAN,
+    HALF_SQUARES,
+    MEAN,
+    N_MOMENTS,
+    SQUARES,
+    scale_row,
+    scale_rows,
+)
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, StackedRows
 
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = validation.MAX_NORM * (1.0 - 1e-12)
+_FEW_VALUES = 64  # whose moments alone would tell what they were
 _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
 _LEAST_DEVIATION = 1e-150
 SPACE_BITS = 40
@@ -157,6 +167,18 @@ class OnlineScaler(Serializable):
         counts, means, squares = self._moments[[COUNT, MEAN, SQUARES]]
         is_seen = (counts > 0.0) & ((counts < self._count) | (means != 0.0) | (squares > 0.0))
         return max(self._first, 1 + int(np.flatnonzero(is_seen).max(initial=-1)))
+
+    def release_rows(self) -> None:
+        """Forget the moments of the values since their number doubled, if these are few.
+
+        The mean of one value is that value. Those of all values take their place.
+        """
+        counts, means, squares = self._moments[[COUNT, MEAN, SQUARES]]
+        counts = np.maximum(counts, 1.0)
+        since = counts - np.ldexp(1.0, np.frexp(counts)[1] - 1)
+        few = since < _FEW_VALUES
+        self._moments[HALF_MEAN, few] = means[few]
+        self._moments[HALF_SQUARES, few] = (squares * (since / counts))[few]
 
     def line(self) -> tuple[Array, Array]:
         """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
@@ -359,6 +381,11 @@ class SparseScaler(Serializable):
             self._numbers = OnlineScaler(
                 n_features=n_numbers, scale=self.scale, intercept=False, gaps=True
             )
+
+    def release_rows(self) -> None:
+        """Keep no moments of few rows, see `OnlineScaler`."""
+        if self._numbers is not None:
+            self._numbers.release_rows()
 
     def transform(self, X: Any) -> SparseRows:
         """Return rows, a `SparseInput`, scaled as if each came next; nothing is remembered."""

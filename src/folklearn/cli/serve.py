@@ -50,6 +50,16 @@ def serve(
     log: Annotated[
         LogForm, Option(help="Standard error: failures as text, or every request as JSON.")
     ] = LogForm.TEXT,
+    keep_days: Annotated[
+        float | None,
+        Option(min=0.01, help="Days that events and rows are kept. Default: for ever."),
+    ] = None,
+    keep_bytes: Annotated[
+        float | None, Option(min=1e6, help="Bytes that the journal may have. Default: any.")
+    ] = None,
+    archive: Annotated[
+        bool, Option("--archive", help="Put events that are removed into compressed files.")
+    ] = False,
     demo: Annotated[bool, Option("--demo", help="In a new folder: train two models.")] = False,
 ) -> None:
     """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
@@ -58,9 +68,17 @@ def serve(
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
+    if archive and keep_days is None and keep_bytes is None:
+        raise InvalidInputError("--archive needs --keep-days or --keep-bytes: nothing is removed")
     is_new = server.lacks_key(folder, host)
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
+    limits = Limits(
+        memory=round(1e9 * memory),
+        keep_days=keep_days,
+        keep_bytes=None if keep_bytes is None else round(keep_bytes),
+        archive=archive,
+    )
     with warnings_shown(new_console(quiet=False)):
         warm_up_service()
 
@@ -83,7 +101,6 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        limits = Limits(memory=round(1e9 * memory))
         server.serve(folder, host, port, limits, print_address, n_workers=workers, log=log)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")

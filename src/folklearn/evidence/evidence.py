@@ -221,8 +221,27 @@ class Evidence(LowerBound):
     def _settle(self) -> None:
         """Let the rows that are best known enter the sums, once too many wait."""
         n_ready = len(self._rows.X) - KEPT_ROWS
-        if n_ready < SETTLED_ROWS:
-            return
+        if n_ready >= SETTLED_ROWS:
+            self._enter(n_ready)
+
+    def _release_rows(self, *, curved: bool = True) -> None:
+        """Let all rows that wait enter the sums; those of planes alone, if not `curved`.
+
+        Planes at the minimiser leave the bound what it is, and more rows make it less tight.
+        """
+        self._flush()
+        rows = self._rows
+        if curved and len(rows.X):
+            self._enter(len(rows.X))
+        elif len(rows.X):
+            P = softmax(compute_logits(rows.X, self.minimise()[1]))
+            self._add_planes(rows.X, rows.Y, rows.weights, P)
+            self._n_settled += len(rows.X)
+            rows.keep(slice(0))
+        self._minimum = None
+
+    def _enter(self, n_ready: int) -> None:
+        """Let the rows that are best known enter the sums, so many of those that wait."""
         with threads_for(self._W.size, everywhere=True):
             n_rows = self._n_settled + len(self._rows.X)
             if n_rows >= self._next_point or self._inverses is None:
@@ -234,7 +253,7 @@ class Evidence(LowerBound):
             rows = self._rows
             P = softmax(compute_logits(rows.X, self._W))
             # What is new to the metric has little curvature: it waits until its like has come.
-            order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready)
+            order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready - 1)
             is_ready = np.zeros(len(P), bool)
             is_ready[order[:n_ready]] = True
             self._expand(*(each[is_ready] for each in vars(rows).values()))
@@ -284,15 +303,20 @@ class Evidence(LowerBound):
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
         P /= P.sum(axis=1, keepdims=True)
-        norms = np.sqrt((X**2).sum(axis=1))
+        norms = self._add_planes(X, Y, weights, P)
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         r = choose_curvatures(P, distances, self._points[-1].radius, 4.0 * off)
+        self._quadratics[0].add_expanded(r, Z, X, weights)
+        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
+
+    def _add_planes(self, X: Array, Y: Array, weights: Array, P: Array) -> Array:
+        """Add the planes of rows predicted as P; return the norms of the rows."""
+        norms: Array = np.sqrt((X**2).sum(axis=1))
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
-        self._quadratics[0].add_expanded(r, Z, X, weights)
-        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
+        return norms
 
     # What is proven.
 

@@ -303,6 +303,27 @@ class ExpertState:
         forgetting = self.spec.numbers["forgetting"]
         return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
+    def release_rows(self) -> None:
+        """Let all rows enter the sums, expanded at the models that there are, and keep none.
+
+        The place of the next row stays: it says which rounds a leader that forgets has learned.
+        """
+        plan, n_modes = self.plan, len(self.spec.ridges)
+        stop, best = int(plan[panel.POSITION]), int(plan[panel.BEST])
+        entering = [(0, best, "kept", slice(int(plan[panel.N_KEPT])))] if n_modes else []
+        for f, period in enumerate(self._periods):
+            since_refresh = slice(stop - stop % period, stop)
+            entering.append((bool(n_modes) + f, n_modes + f, "recent", since_refresh))
+        leaders.flush(self.memo, plan)
+        for place, expert, which, rows in entering:
+            S, G, _ = self.quadratic(place)
+            X, Y, weights = (self[f"{which}_{part}"][rows] for part in ("x", "y", "w"))
+            leaders.add_expanded(S, G, self.model(expert), X, Y, weights)
+        for name in ("recent_x", "recent_y", "recent_w", "kept_x", "kept_y", "kept_w"):
+            self[name][:] = 0.0
+        self.memo[self.n_saved :] = 0.0
+        plan[panel.N_KEPT] = 0
+
     def is_consistent(self, fresh: Integers) -> bool:
         """Tell whether a restored plan fits its arrays; `fresh` is the plan of an empty state."""
         plan, counters = self.plan, slice(panel.T, panel.N_COUNTERS)

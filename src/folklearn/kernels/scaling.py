@@ -10,7 +10,7 @@ _LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate 
 _FURTHEST = 8.0  # standard deviations that a value may count for
 _FIRST_SCALE_REVIEW_VALUES = 8  # values
 N_MOMENTS = 5  # of a feature
-COUNT, MEAN, SQUARES, _HALF_MEAN, _HALF_SQUARES = range(N_MOMENTS)
+COUNT, MEAN, SQUARES, HALF_MEAN, HALF_SQUARES = range(N_MOMENTS)
 
 
 @kernel
@@ -49,7 +49,7 @@ def scale_rows(X, moments, learn, scale, intercept, first, out):
             n_half = n - math.ldexp(1.0, exponent - 2 if doubled else exponent - 1)
             if n > _FIRST_SCALE_REVIEW_VALUES // 2:
                 half_mean, half_squares = _join_moments(
-                    value, n_half, moments[_HALF_MEAN, j], moments[_HALF_SQUARES, j]
+                    value, n_half, moments[HALF_MEAN, j], moments[HALF_SQUARES, j]
                 )
                 if doubled:
                     if 0.0 < half_squares / n_half < squares / (n * _FURTHEST**2):
@@ -59,8 +59,8 @@ def scale_rows(X, moments, learn, scale, intercept, first, out):
                 moments[COUNT, j] = n
                 moments[MEAN, j] = mean
                 moments[SQUARES, j] = squares
-                moments[_HALF_MEAN, j] = half_mean
-                moments[_HALF_SQUARES, j] = half_squares
+                moments[HALF_MEAN, j] = half_mean
+                moments[HALF_SQUARES, j] = half_squares
             if scale:
                 score = (value - mean) / math.sqrt(squares / n) if squares > 0.0 else 0.0
                 largest = min(_LARGEST_SCORE, math.sqrt(n - 1.0))  # n plain values reach no more

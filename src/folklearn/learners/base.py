@@ -346,6 +346,9 @@ class Learner(Serializable, ABC):
         For classes that come late: at 0 one would be as likely as any other at once.
         """
 
+    def _release_rows(self) -> None:
+        """Let the rows that are kept enter the sums; most learners keep none."""
+
     def _begin(self, start: WarmStart) -> None:
         """Take over from another learner, having learned nothing."""
         raise InvalidInputError(f"{self!r} cannot take over from another learner")

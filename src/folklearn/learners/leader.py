@@ -238,6 +238,15 @@ class ExpertLearner(Learner):
         if not self._state.spec.folklore:
             self._folklore = None
 
+    def _release_rows(self) -> None:
+        state, device = self._whole_state(), self._device
+        with threads_for(self.n_classes * self.n_features):
+            state.release_rows()
+        self._state, self._sums, self._awaited = state, None, device
+        self._go()
+        if self._evidence is not None:
+            self._evidence._release_rows()
+
     @property
     def n_rounds(self) -> int:
         return int(self._state.plan[panel.ROUNDS])

@@ -365,6 +365,10 @@ class Mixture(Learner):
         for expert in self.experts:
             expert._begin_classes(first, constant, weight)
 
+    def _release_rows(self) -> None:
+        for expert in self.experts:
+            expert._release_rows()
+
     def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
         """Return the sizes of an expert in a mixture of these sizes."""
         return {"n_features": n_features, "n_classes": n_classes}

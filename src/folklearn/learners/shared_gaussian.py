@@ -153,6 +153,14 @@ class SharedGaussian(LinearLearner):
         P: Array = lower + np.tril(lower, -1).T - taken
         return P
 
+    def _release_rows(self) -> None:
+        """Take the rows of an unfinished block out of P now: they would tell what they were."""
+        with threads_for(self.n_features):
+            self._P[:] = np.tril(self.covariance())
+        np.fill_diagonal(self._P, np.maximum(self._P.diagonal(), 0.0))
+        self._diagonal[:] = self._P.diagonal()
+        self._U[:], self._kappas[:] = 0.0, 0.0
+
     @property
     def n_bytes(self) -> int:
         return super().n_bytes + self._P.nbytes

@@ -409,6 +409,11 @@ class Metrics(Serializable):
 
     # State.
 
+    def release_rows(self) -> None:
+        """Let go of the first rows, which wait to say what values columns usually have."""
+        self._count_pending()
+        self._columns.release_rows()
+
     def without_columns(self) -> "Metrics":
         """Return the same totals without what is kept to find changed columns: values of rows."""
         self._count_pending()  # once: the copy shares the totals

@@ -93,6 +93,7 @@ class ColumnCounts(Serializable):
         self._lengths: Counts = np.zeros(1, np.int64)  # of the spans, in rows
         self._by_class: Counts = np.zeros((0, 0, kernels.N_VALUE_BINS), np.int64)
         self._n_first_places = 0  # that the head had: what comes later is no question of its own
+        self._n_before = 0  # rows that were not counted: the first ones, and what was let go of
 
     @property
     def n_rows(self) -> int:
@@ -109,6 +110,7 @@ class ColumnCounts(Serializable):
             late = np.where(is_number[self._head.shape[1] :], math.nan, 0.0)
             before = np.c_[self._head, np.tile(late, (len(self._head), 1))]
             self._head = np.concatenate([before, X[:start]])
+            self._n_before += start
             if len(self._head) < _HEAD_ROWS:
                 return
             self._set_edges(is_number)
@@ -124,6 +126,10 @@ class ColumnCounts(Serializable):
             if self._lengths[-1] == _WINDOW_ROWS:
                 self._close_span()
             start = stop
+
+    def release_rows(self) -> None:
+        """Let go of the first rows: later ones set the bins. Bins that are set stay."""
+        self._head = np.zeros((0, 0))
 
     def _set_edges(self, is_number: Any) -> None:
         is_value = ~np.isnan(self._head) & (is_number | (self._head != 0.0))
@@ -213,7 +219,7 @@ class ColumnCounts(Serializable):
         halves = test.spans[: at + 1].sum(axis=0), test.spans[at + 1 :].sum(axis=0)
         shares = [1.0 - counts.cumsum()[:-1] / max(1, counts.sum()) for counts in halves]
         i = int(np.abs(shares[1] - shares[0]).argmax())
-        since = _HEAD_ROWS + int(self._lengths[: at + 1].sum())
+        since = self._n_before + int(self._lengths[: at + 1].sum())
         return Shift(test.what[i], since, float(shares[0][i]), float(shares[1][i]))
 
     def explained_share(self, column: ColumnPlaces) -> float:
@@ -237,7 +243,7 @@ class ColumnCounts(Serializable):
         by_chance = 0.5 * (np.count_nonzero(of_cell) - 1) * (np.count_nonzero(of_class) - 1)
         return float(1.0 - (rest + by_chance) / entropy)
 
-    COUNTERS = ("_n_first_places",)
+    COUNTERS = ("_n_first_places", "_n_before")
 
     def _restore(self, record: Record) -> None:
         d = len(record.part("edges", (None, kernels.N_EDGES), most=math.inf))
@@ -248,6 +254,7 @@ class ColumnCounts(Serializable):
             setattr(self, f"_{name}", record.arrays[name].copy())
         self._head = record.part("head", (None, None), gaps=True).copy()
         self._n_first_places = record.count("n_first_places")
+        self._n_before = record.count("n_before")
         fits = self._n_first_places <= d and len(self._head) < _HEAD_ROWS
         if not (n_spans and n_classes <= _MAX_CLASSES and fits):
             raise StateFileError("a ColumnCounts state does not fit its counts")

@@ -218,6 +218,16 @@ class DecisionModel(Serializable):
         del self._pending[self._find(decision).decision.id]
         self.n_dropped += 1
 
+    def release_rows(self) -> None:
+        """Let go of every row: decisions that wait expire, and the regressions keep none.
+
+        Expired decisions get the default reward, or are dropped if there is none (`expire`). The
+        rows that regressions keep enter their sums, see `Model.release_rows`.
+        """
+        for decision in self.pending:
+            self.expire(decision)
+        self.regressions = {key: one.without_rows() for key, one in self.regressions.items()}
+
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:

@@ -15,7 +15,16 @@ from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import MixedInput, SparseInput
-from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
+from folklearn.model.roles import (
+    CATEGORY,
+    DATES,
+    LEARNED,
+    NUMBER,
+    PAIR_MARK,
+    WORDS,
+    EncodedColumn,
+    place_of,
+)
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
 from folklearn.scaler import SPACE
@@ -28,6 +37,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by number
 MOST_OWN = 100  # categories of a column that have a place of their own,
 SHARED = 28  # and places that all further ones share
+_FORGOTTEN = " forgotten "  # and its place, in place of a name: no value begins with a space
 _MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 
 
@@ -199,6 +209,48 @@ class TableEncoder(Serializable):
         for index in features:
             places.find((FEATURES, str(index)))
         self.admit(places.ordered()[0])
+
+    def find_category(self, column: str, value: Any) -> int | None:
+        """Return the place of a category that is known by name, or of a cross with it; else None.
+
+        Beside words it is that of the other columns (`dense`): what is sparse has no names.
+        """
+        if self.dense is not None:
+            return self.dense.find_category(column, value)
+        part = format_cell(value)
+        if part is None or self.roles.get(column) != CATEGORY:
+            return None
+        return next((self.places[key] for key in self._named(column, part)), None)
+
+    def forget_categories(self, places: Iterable[int]) -> None:
+        """Forget the names of categories and of their crosses; their places stay, without names."""
+        if self.dense is not None:
+            return self.dense.forget_categories(places)
+        places, crosses = list(places), {f"{a}:{b}" for a, b in self.crosses}
+        for place in places:
+            source, part = self.keys[place] if place in range(len(self.keys)) else ("", "")
+            if part[:1] in ("", "#") or not (source in crosses or self.roles[source] == CATEGORY):
+                raise InvalidInputError(f"no category has the position {place!r}: `find_category`")
+        for place in places:
+            for key in [self.keys[place], *self._named(*self.keys[place])]:
+                if (at := self.places.pop(key, None)) is not None:
+                    self.keys[at] = key[0], f"{_FORGOTTEN}{at}"
+                    self.places[self.keys[at]] = at
+                    self.n_letters += len(self.keys[at][1]) - len(key[1])
+        return None
+
+    def _named(self, column: str, part: str) -> list[Key]:
+        """Return the keys that name a category of a column: its own, then those of crosses."""
+        begins, ends = f"{part}{PAIR_MARK}", f"{PAIR_MARK}{part}"
+        keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
+        for a, b in self.crosses:
+            for source, name in self.keys:
+                is_named = (column == a and f"{name}{PAIR_MARK}".startswith(begins)) or (
+                    column == b and f"{PAIR_MARK}{name}".endswith(ends)
+                )
+                if source == f"{a}:{b}" and name[:1] != "#" and is_named:
+                    keys.append((source, name))
+        return keys
 
     def are_numbers(
         self, keys: Iterable[Key], roles: Mapping[str, str] | None = None
@@ -449,6 +501,8 @@ class TableEncoder(Serializable):
             return source
         if part.startswith("#"):
             return f"{source} = (further ones, {part})"
+        if part.startswith(_FORGOTTEN):
+            return f"{source} = ({part.strip()})"
         is_category = self.roles.get(source, CATEGORY) == CATEGORY
         return f"{source} = {part}" if is_category else f"{source}: {part}"
 

@@ -151,9 +151,10 @@ class HoldoutWeights(Serializable):
         return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
 
     def without_stripe(self) -> Self:
+        """Return the record of the stripes that have ended: the next one begins when it would."""
         copied = self._shallow()
         copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
-        copied.is_open = False
+        copied.is_open, copied.next_round = False, self._start
         return copied
 
     def to_record(self) -> Record:

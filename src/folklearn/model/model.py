@@ -532,6 +532,30 @@ class Model(TableClassifier):
 
     # How it is kept.
 
+    def release_rows(self) -> None:
+        """Let go of every row of the data; it goes on to learn, predict and prove.
+
+        Recent rows and those that wait for labels (`pending`) are dropped. Rows that wait to enter
+        sums enter them now: bounds hold as before, and are a little less tight for later rows.
+        What is left are functions of many rows: weights, sums, totals, means, quantiles, and names.
+        """
+        pipeline = None if self.pipeline is None else self.pipeline.without_rows()
+        self.metrics.release_rows()
+        self.pipeline, self.recent, self.pending = pipeline, RowBuffer(), {}
+
+    def find_category(self, column: str, value: Any) -> int | None:
+        """Return the position of a category that is known by name; None if no name has it."""
+        return None if self.encoder is None else self.encoder.find_category(column, value)
+
+    def forget_categories(self, positions: Sequence[int]) -> None:
+        """Forget the names of categories, and of their crosses; their weights stay, without names.
+
+        `positions` are from `find_category`. A value that comes again is a new category. Rows that
+        are kept still have it until `release_rows`.
+        """
+        if self.encoder is not None:
+            self.encoder.forget_categories(positions)
+
     def save(self, path: str | os.PathLike[str], *, inference: bool = False) -> None:
         """Write the full state to a file; `folklearn.load` resumes exactly.
 

@@ -225,6 +225,25 @@ class OnlinePipeline(Serializable):
         copied.evidence.numeric = list(self.evidence.numeric)
         return copied
 
+    def without_rows(self) -> "OnlinePipeline":
+        """Return a pipeline that goes on as this one does, and holds no row that it learned.
+
+        It is made of the saved state: no row is left in room for scratch either.
+        """
+        copied = _revive_pipeline(self.to_record(), self.device)
+        copied._release_rows()
+        return copied
+
+    def _release_rows(self) -> None:
+        if self.dense is not None:
+            self.dense._release_rows()
+        self.scaler.release_rows()
+        self.evidence.release_rows()
+        self.holdout = self.holdout.without_stripe()
+        if self.learner is not None:
+            self.learner._release_rows()
+        self._share_holdout()
+
     def predict_row(self, x: Array) -> Array:
         """Return `predict_next` of one raw row of floats, not checked but for its norm."""
         scaler, learner = self.scaler, self.learner

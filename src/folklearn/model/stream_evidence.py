@@ -26,6 +26,7 @@ from folklearn.validation import Rows
 
 HEAD_ROWS = 2048  # that set the coordinates
 _SPARSE_HEAD_ROWS = 256
+_LEAST_HEAD_ROWS = 256  # whose means do not tell what single rows were
 _CHUNK_ROWS = 1024  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Metrics` counts them
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
@@ -36,10 +37,11 @@ Sums = Evidence | LinearEvidence
 class StreamEvidence(Serializable):
     r"""A lower bound on the loss of every linear model of the columns, kept next to a learner.
 
-    The first 2,048 rows set means and deviations of numbers (`FixedScaler`). They and all later
-    rows enter `Evidence`; where matrices of all pairs of classes are too large `LinearEvidence`,
-    with planes at what was predicted. Rows enter in batches of 1,024 that end at fixed numbers, so
-    that it does not matter in what portions they come.
+    The first 2,048 rows set means and deviations of numbers (`FixedScaler`), or fewer if they are
+    let go of (`release_rows`). They and all later rows enter `Evidence`; where matrices of all
+    pairs of classes are too large `LinearEvidence`, with planes at what was predicted. Rows enter
+    in batches of 1,024 that end at fixed numbers, so that it does not matter in what portions they
+    come.
 
     A class that comes late counts as if its rows had been 0 before: the softmax over fewer classes
     has the smaller loss, so that the bound is one for models of all classes that are known now.
@@ -55,7 +57,7 @@ class StreamEvidence(Serializable):
     """
 
     PARAMS = ("C", "scale", "intercept", "sparse", "windows")
-    COUNTERS = ("n_classes", "_n_settled", "_n_first_columns")
+    COUNTERS = ("n_classes", "_n_settled", "_n_head", "_n_first_columns")
     STATE: ClassVar = {"_sums": Evidence | LinearEvidence}
 
     def __init__(
@@ -73,44 +75,84 @@ class StreamEvidence(Serializable):
         self.n_classes = 0  # known so far
         self.numeric: list[bool] = []  # of every raw column, whether it is a number
         self._n_settled = 0  # rows in the sums
-        self._n_first_columns = 0  # that the head has opened
+        self._n_head = 0  # rows that have set the coordinates
+        self._n_first_columns = 0  # that they have opened
         self._scaler: FixedScaler | None = None  # None until the head is complete
+        self._past: Moments | None = None  # of rows that were let go of before
         self._sums: Sums | None = None
         self._ladder: list[EvidenceSpan] = []
-        self.rows = BatchBuffer()
-        self._n_head = _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
-        self.chunk_rows = self._n_head
+        self._begin_batch()
 
     @property
     def n_rows(self) -> int:
         """The number of rows so far."""
         return self._n_settled + self.rows.n_rows
 
+    def _begin_batch(self) -> None:
+        """Wait for rows anew, up to the next of the fixed numbers."""
+        n, size = self._n_settled, _WINDOW_ROWS if self.windows else _CHUNK_ROWS
+        n_head = _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
+        self.rows = BatchBuffer()
+        self.chunk_rows = n_head - n if self._scaler is None else size - n % size
+
     def settle(self) -> None:
-        """Let the rows that wait enter the sums, once there are `chunk_rows`."""
+        """Let the rows that wait enter the sums, as they do once there are `chunk_rows`."""
         batch = self.rows.batch(self.numeric)
         assert batch is not None
-        self.rows = BatchBuffer()
         scaler = self._open_columns(batch)
-        if self._scaler is None:
-            self._n_first_columns = scaler.n_open
-            self.chunk_rows = _WINDOW_ROWS if self.windows else _CHUNK_ROWS
         self._sums = self._add(self._size(self._sums, scaler), scaler, batch)
         if self.windows:
             self._ladder = self._extend_ladder(scaler, batch)
-        self._scaler = scaler
         self._n_settled += len(batch.weights)
+        if self._scaler is None:
+            self._n_head, self._n_first_columns = self._n_settled, scaler.n_open
+        self._scaler, self._past = scaler, None
+        self._begin_batch()
+
+    def release_rows(self) -> None:
+        """Let go of all rows: what they prove now enters the sums.
+
+        Before there are enough to set the coordinates their moments are all that is left of them:
+        no loss is negative, and a bound without them holds as well. So do windows whose last rows
+        are too few for a sum of their own.
+        """
+        batch = self.rows.batch(self.numeric)
+        if batch is not None and self._scaler is None and self.n_rows < _LEAST_HEAD_ROWS:
+            self._past = self._moments(batch)
+            self._n_settled += len(batch.weights)
+            self._begin_batch()
+        elif batch is not None:
+            self.settle()
+        self._ladder = [span for span in self._ladder if span.stop % _WINDOW_ROWS == 0]
+        if isinstance(self._sums, Evidence):
+            self._sums._release_rows()
+        for span in self._ladder:
+            if isinstance(span.evidence, Evidence):
+                span.evidence._release_rows(curved=False)
+
+    def _moments(self, batch: RawBatch | None) -> Moments:
+        """Return the moments of numbers in rows, and of those that were let go of before."""
+        past, width = self._past, len(self.numeric)
+        if batch is None:
+            X = np.empty((0, width))
+        elif isinstance(batch.X, SparseInput):
+            X = batch.X.numbers
+        else:
+            X = batch.resize(width, 0, self.numeric).X
+        moments = Moments.of(X)
+        if past is None:
+            return moments
+        n_late = X.shape[1] - len(past.counts)
+        return Moments(*(np.pad(part, (0, n_late)) for part in past)) + moments
 
     def _open_columns(self, batch: RawBatch | None) -> FixedScaler:
         """Return the scaler with the columns opened that these rows are the first to have."""
         scaler = self._scaler or FixedScaler(scale=self.scale, intercept=self.intercept)
-        if batch is None:
+        if batch is None and self._past is None:
             return scaler
-        X = batch.X
-        if isinstance(X, SparseInput):
-            return scaler.opened(Moments.of(X.numbers), [True] * X.numbers.shape[1])
-        X = batch.resize(len(self.numeric), 0, self.numeric).X
-        return scaler.opened(Moments.of(X), self.numeric)
+        moments = self._moments(batch)
+        numeric = [True] * len(moments.counts) if self.sparse else self.numeric
+        return scaler.opened(moments, numeric)
 
     def _transform(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
         """Return rows in these coordinates and what was predicted for them.
@@ -170,11 +212,12 @@ class StreamEvidence(Serializable):
         ladder = [
             replace(span, evidence=self._size(span.evidence, scaler)) for span in self._ladder
         ]
-        n = len(batch.weights)
-        for start in range(0, n, _WINDOW_ROWS):
-            stop = min(start + _WINDOW_ROWS, n)
-            evidence = self._add(self._size(None, scaler), scaler, batch.take(slice(start, stop)))
-            span = EvidenceSpan(self._n_settled + start, self._n_settled + stop, evidence)
+        n, last = self._n_settled, self._n_settled + len(batch.weights)
+        # Rows that were let go of without a sum of their own leave a place for them.
+        for start in range(ladder[-1].stop if ladder else 0, last, _WINDOW_ROWS):
+            stop = min(start + _WINDOW_ROWS, last)
+            rows = batch.take(slice(max(0, start - n), max(0, stop - n)))
+            span = EvidenceSpan(start, stop, self._add(self._size(None, scaler), scaler, rows))
             if stop - start == _WINDOW_ROWS:
                 add_to_ladder(ladder, span)
             else:
@@ -198,13 +241,13 @@ class StreamEvidence(Serializable):
         `columns` says what models are linear in, with a place for the rows that scaled them.
         """
         waiting = self.rows.batch(self.numeric)
-        if self.n_classes < 2 or (waiting is None and self._scaler is None):
+        if self.n_classes < 2 or not self.n_rows:
             return None
         scaler = self._open_columns(waiting)
         sums = self._size(self._sums, scaler)
         if waiting is not None:
             sums = self._add(sums * 1.0, scaler, waiting)  # a copy
-        by = "these rows" if self._scaler is None else f"the first {self._n_head:,} rows"
+        by = f"the first {self._n_head:,} rows" if self._n_head else "these rows"
         if self._scaler is not None and scaler.n_open > self._n_first_columns:
             by += ", and those that came later by the rows that brought them"
         certificate = sums.certificate(loss)
@@ -225,6 +268,8 @@ class StreamEvidence(Serializable):
         waiting = self.rows.batch(self.numeric)
         if waiting is not None:
             record.arrays.update(waiting.arrays("waiting."))
+        if self._past is not None:
+            record.arrays["past"] = np.array(self._past)
         if self._scaler is not None:
             record.arrays["means"] = self._scaler.means.copy()
             record.arrays["deviations"] = self._scaler.deviations.copy()
@@ -241,7 +286,9 @@ class StreamEvidence(Serializable):
             self._scaler = scaler = FixedScaler(scale=self.scale, intercept=self.intercept)
             scaler.means = record.part("means", (None,))
             scaler.deviations = record.part("deviations", (len(scaler.means),))
-            self.chunk_rows = _WINDOW_ROWS if self.windows else _CHUNK_ROWS
+        if "past" in record.arrays:
+            self._past = Moments(*record.part("past", (3, None)))
+        self._begin_batch()
         sizes = {"n_features": len(self.numeric), "n_classes": self.n_classes}
         waiting = RawBatch.of_record(record, "waiting.", sparse=self.sparse, **sizes)
         if waiting is not None:

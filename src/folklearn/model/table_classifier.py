@@ -52,6 +52,9 @@ class FixedPipeline(OnlinePipeline):
     def grow(self, **sizes: Any) -> None:
         raise InvalidInputError(_ONLY_PREDICTS)
 
+    def _release_rows(self) -> None:
+        """It holds none."""
+
 
 class TableClassifier(Serializable):
     """Labels, columns and their roles by name; numbers are the business of the pipeline.

@@ -1,19 +1,20 @@
 """A copy of a folder that is being served, read back in full before it is called good."""
 
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 
+from folklearn import serialization
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.service import journal
+from folklearn.service import archive, journal
 from folklearn.service.events import decode_event
 from folklearn.service.keys import KEY_FILE, Keys
 
 
 def backup(folder: Path, target: Path) -> int:
-    """Copy journal and keys into a new folder, while they are in use; return how many events.
+    """Copy journal, archives and keys into a new folder while in use; return how many events.
 
     Not the snapshots, which are a cache. Every page and row of the copy was read back; otherwise
     nothing is left of it, and the error names the file that is to blame.
@@ -27,10 +28,9 @@ def backup(folder: Path, target: Path) -> int:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _copy(folder, target)
     except BaseException as error:
-        for path in target.glob("*"):
-            path.unlink(missing_ok=True)
-        if is_new:
-            shutil.rmtree(target, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
+        if not is_new:
+            target.mkdir(mode=0o700)
         if isinstance(error, apsw.Error | OSError | FolklearnError):
             raise StateFileError(_blame(folder, target, error)) from None
         raise
@@ -53,6 +53,13 @@ def _copy(folder: Path, target: Path) -> int:
             pages.step()
     with closing(journal.Journal(target)) as copy:
         n_events: int = copy.last
+    # After the journal: what was removed from that since is in both, and a start finds out.
+    for path in sorted((folder / archive.FOLDER).glob("[0-9]*")):
+        (target / archive.FOLDER).mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):  # it was not taken, or all of it was erased
+            journal.replace_file(target / archive.FOLDER / path.name, path.read_bytes())
+            for _ in archive.Archive(target / archive.FOLDER / path.name):
+                pass
     journal.sync_folder(target)
     read_pages(target / journal.NAME)
     read_rows(target / journal.NAME)
@@ -81,6 +88,8 @@ def read_rows(path: Path) -> None:
             raise StateFileError(str(problems[0][0]))
         for (body,) in db.execute("SELECT body FROM event"):
             decode_event(body)
+        for (record,) in db.execute("SELECT record FROM base"):
+            serialization.of_bytes(record)
 
 
 def _blame(folder: Path, target: Path, error: BaseException) -> str:
@@ -89,6 +98,10 @@ def _blame(folder: Path, target: Path, error: BaseException) -> str:
     try:
         journal.Journal(folder, read_only=True).close()  # knows where it must end
         read_rows(folder / name)
+        for path in (folder / archive.FOLDER).glob("[0-9]*"):
+            name = f"{archive.FOLDER}/{path.name}"
+            for _ in archive.Archive(path):
+                pass
         name = KEY_FILE
         Keys(folder).all()
     except (apsw.Error, FolklearnError) as reason:

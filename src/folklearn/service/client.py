@@ -72,7 +72,7 @@ class Client:
             allowed_methods=None,
             raise_on_status=False,
         )
-        self._pool = urllib3.PoolManager(maxsize=16, retries=retries, timeout=30.0)
+        self._pool = urllib3.PoolManager(maxsize=16, retries=retries)
 
     def __enter__(self) -> Self:
         return self
@@ -84,14 +84,24 @@ class Client:
         """Close the connections."""
         self._pool.clear()
 
-    def request(self, method: str, path: str, body: Any = None, *, repeats: bool = False) -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        repeats: bool = False,
+        timeout: float = 30.0,
+    ) -> Any:
         """Send a request until it is answered; return what the answer holds."""
         headers = dict(self._headers)
         if repeats:
             headers["Idempotency-Key"] = str(new_id())
         content = None if body is None else _encode(body)
         try:
-            answer = self._pool.request(method, self._address + path, body=content, headers=headers)
+            answer = self._pool.request(
+                method, self._address + path, body=content, headers=headers, timeout=timeout
+            )
         except urllib3.exceptions.HTTPError as error:
             why = getattr(error, "reason", None) or error
             raise ConnectionError(f"{self._address} does not answer: {why}") from error
@@ -124,8 +134,8 @@ class RemoteModel:
     def __init__(self, client: Client, name: str) -> None:
         self._client, self.name = client, name
 
-    def _ask(self, method: str, path: str, body: Any = None, *, repeats: bool = False) -> Any:
-        return self._client.request(method, f"/v1/models/{self.name}{path}", body, repeats=repeats)
+    def _ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        return self._client.request(method, f"/v1/models/{self.name}{path}", body, **options)
 
     def predict(self, row: Mapping[str, Any], **options: Any) -> Prediction:
         """Predict a row; options of the route: remember, durable, at_least, coverage."""
@@ -204,6 +214,22 @@ class RemoteModel:
     def verify(self) -> dict[str, Any]:
         """Replay the journal on the server and compare; return the result."""
         return dict(self._ask("POST", "/verify"))
+
+    def erase(
+        self,
+        column: str | None = None,
+        value: Any = None,
+        *,
+        ids: Iterable[str] = (),
+        rebuild: bool = False,
+    ) -> dict[str, Any]:
+        """Erase rows by the value of a column, or by ids of predictions or decisions.
+
+        Returns how many rows and labels are gone. The model keeps what it learned of them, unless
+        it is to `rebuild`, which takes as long as learning all other labels.
+        """
+        rows = {"ids": [*ids]} if column is None else {"column": column, "value": value}
+        return dict(self._ask("POST", "/erase", {**rows, "rebuild": rebuild}, timeout=3600.0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file that `folklearn.load` reads."""

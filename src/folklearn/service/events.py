@@ -8,6 +8,7 @@ of an event in the journal.
 
 import os
 import time
+from contextlib import suppress
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NamedTuple
@@ -163,7 +164,8 @@ class CreateEvent(JournalEvent, frozen=True, tag="created"):
 
     config: Config
     limits: ModelSize
-    file: bytes | None = None  # a model that `Model.save` wrote, to begin with
+    # A model that `Model.save` wrote, to begin with; empty once there is a base.
+    file: bytes | None = None
 
 
 class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
@@ -242,12 +244,56 @@ class ExpiryEvent(JournalEvent, frozen=True, tag="expired"):
     ids: list[UUID]
 
 
+class ReleaseEvent(JournalEvent, frozen=True, tag="released"):
+    """The model lets go of the rows that it keeps."""
+
+
+class EraseRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Rows that are to be forgotten, by a value of a column, or by ids of predictions or decisions.
+
+    The model keeps what it learned of them, in sums and weights, unless it is to `rebuild`: then it
+    learns all other labels again.
+    """
+
+    column: _Name | None = None
+    value: _Text | Int64 | float | bool | None = None
+    ids: list[UUID] = []
+    rebuild: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.column is None) != (self.value is None) or (self.column is None) != bool(self.ids):
+            raise ValueError("say which rows: a column and its value, or ids")
+
+
+class EraseEvent(JournalEvent, frozen=True, tag="erased"):
+    """Rows were erased: how many, and in numbers alone what the model forgets with them.
+
+    `categories` are positions in its encoder, `decisions` numbers of events. A model that was
+    rebuilt never knew them.
+    """
+
+    rows: int
+    categories: list[int] = []
+    decisions: list[int] = []
+    rebuilt: bool = False
+
+
+class RemovedEvent(JournalEvent, frozen=True, tag="removed"):
+    """What stands where an event was removed, and its Idempotency-Key must be recognised."""
+
+
 class DeleteEvent(JournalEvent, frozen=True, tag="deleted"):
     """The last event of a model."""
 
 
 ChangeRequest = (
-    PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
+    PredictionsRequest
+    | LabelEvent
+    | LabelsRequest
+    | DecisionEvent
+    | RewardEvent
+    | ExpiryEvent
+    | ReleaseEvent
 )
 
 
@@ -258,7 +304,8 @@ def names_predictions(request: ChangeRequest) -> bool:
 
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decoder: Any = msgspec.msgpack.Decoder(reduce(or_, JournalEvent.__subclasses__()))
+AnyEvent: Any = reduce(or_, JournalEvent.__subclasses__())
+_decoder: Any = msgspec.msgpack.Decoder(AnyEvent)
 
 
 def decode_event(content: bytes) -> Any:
@@ -268,7 +315,16 @@ def decode_event(content: bytes) -> Any:
         raise RefusedError(422, str(error)) from None
 
 
-def new_id() -> UUID:
+def time_of_id(text: str) -> int:
+    """Return the milliseconds since 1970 in a UUID of version 7, 0 for any other text."""
+    with suppress(ValueError):
+        id = UUID(text)
+        return id.int >> 80 if id.version == 7 else 0
+    return 0
+
+
+def new_id(now: int | None = None) -> UUID:
     """Return a new UUID of version 7: an index over keys without time is slower to write."""
     random = int.from_bytes(os.urandom(10)) & ~(0xF << 76 | 3 << 62)
-    return UUID(int=time.time_ns() // 1_000_000 << 80 | 7 << 76 | 2 << 62 | random)
+    now = time.time_ns() // 1_000_000 if now is None else now
+    return UUID(int=now << 80 | 7 << 76 | 2 << 62 | random)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -162,6 +163,13 @@ class ModelHost:
         self.lacks_snapshot = False  # because the last one could not be written
         memory.hosts[row.tenant, row.name] = self
 
+    def take(self, state: ModelState, last: Entry) -> None:
+        """Go on with another state, after an event."""
+        self.state, self.version, self.changed = state, last.seq, last.time
+        self.created = msgspec.structs.replace(self.created, file=self.created.file and b"")
+        self.replay_seconds = 0.0
+        self.publish()
+
     def hold(self) -> None:
         self.why_held = (
             f"the model {self.row.name} is shown as of event {self.version}: with later ones all "
@@ -265,7 +273,11 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
         content = msgspec.msgpack.encode(request, order="sorted")
         digest = hashlib.blake2b(content, digest_size=16).digest()
         earlier = journal.find_key(host.number, key)
-        if earlier is not None:
+        if earlier is None:
+            _check_age(journal, host, f"the Idempotency-Key {key!r}", events.time_of_id(key))
+        else:
+            if earlier[1] is None:
+                raise RefusedError(410, f"what came with the Idempotency-Key {key!r} was removed")
             if earlier[1] != digest:
                 raise RefusedError(
                     422,
@@ -306,6 +318,21 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
             if isinstance(state, ClassifierState):
                 host.expect_labels(states.read_items(state.labels_in(request), journal.entry_of))
             return add(request, outcome_of=[journal.entry_of(id).seq for id in ids])
+        case events.ReleaseEvent():
+            entry = add(request)
+            journal.note_release(host.number, entry.seq)
+            return entry
+
+
+def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
+    """Raise for what was made at a time of which events were removed: it may be one of them."""
+    if 0 < time < (since := journal.kept_since(host.number)):
+        day = datetime.fromtimestamp(since / 1000, UTC)
+        raise RefusedError(
+            410,
+            f"{what} is too old: of before {day:%Y-%m-%d %H:%M} UTC only what waits is known. What "
+            "was never learned can be sent with its row, under a new key",
+        )
 
 
 def _repeat_answer(journal: Journal, seq: int) -> Answer:
@@ -328,6 +355,7 @@ def _find_waiting(
     assert id is not None
     numbers = journal.find_waiting(host.number, id)
     if numbers is None:
+        _check_age(journal, host, str(id), events.time_of_id(str(id)))
         raise RefusedError(
             404,
             f"nothing waits for the {what} of {id}: it was not issued by this model, or the "
@@ -339,6 +367,8 @@ def _find_waiting(
     if outcome > journal.before:
         raise TooEarlyError
     earlier = journal.entry(outcome).event
+    if isinstance(earlier, events.EraseEvent | events.RemovedEvent):
+        raise RefusedError(410, f"what waited for the {what} of {id} was erased")
     if isinstance(earlier, events.ExpiryEvent):
         over = "the model waits no longer" if what == "label" else "the default was taken"
         raise RefusedError(410, f"the {what} of {id} came too late: {over}")

@@ -85,7 +85,7 @@ class EndpointApp:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
         self._is_agent: bool | None = None  # None is for both kinds of models
-        if endpoint.body not in (None, events.Config):
+        if endpoint.body not in (None, events.Config, events.EraseRequest):
             self._is_agent = endpoint.body in (events.DecisionEvent, events.RewardEvent)
         rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
         self._rows = rows_in.get(endpoint.body)

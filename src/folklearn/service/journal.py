@@ -8,6 +8,7 @@ model. One connection in one thread writes; others may read.
 """
 
 import ctypes
+import hashlib
 import os
 import struct
 import sys
@@ -20,9 +21,10 @@ from uuid import UUID
 
 import apsw
 import apsw.sqlite_extra
+import msgspec
 
 from folklearn.errors import StateFileError
-from folklearn.service.events import JournalEvent, decode_event, encode_event
+from folklearn.service.events import JournalEvent, RemovedEvent, decode_event, encode_event
 
 FORMAT = 1
 NAME = "journal.db"
@@ -34,7 +36,8 @@ _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _TABLES = """
 CREATE TABLE model (
     number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,
-    first INTEGER NOT NULL, last INTEGER
+    first INTEGER NOT NULL, last INTEGER, kept_after INTEGER NOT NULL DEFAULT 0,
+    kept_since INTEGER NOT NULL DEFAULT 0, released INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX model_name ON model (tenant, name) WHERE last IS NULL;
 CREATE TABLE event (
@@ -46,7 +49,18 @@ CREATE UNIQUE INDEX event_key ON event (model, key) WHERE key IS NOT NULL;
 CREATE TABLE asked (seq INTEGER PRIMARY KEY, model INTEGER NOT NULL, due INTEGER, told INTEGER);
 CREATE INDEX asked_due ON asked (due) WHERE told IS NULL AND due IS NOT NULL;
 CREATE INDEX asked_open ON asked (model) WHERE told IS NULL;
+CREATE TABLE base (
+    model INTEGER PRIMARY KEY, seq INTEGER NOT NULL, time INTEGER NOT NULL, record BLOB NOT NULL
+);
+CREATE TABLE mark (
+    model INTEGER, seq INTEGER, time INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (model, seq)
+) WITHOUT ROWID;
+CREATE TABLE build (name TEXT NOT NULL);
 """
+# The last event may have been removed; its number is not used again.
+_LAST = "SELECT max(coalesce((SELECT max(seq) FROM event), 0), "
+_LAST += "coalesce((SELECT max(max(kept_after, coalesce(last, 0))) FROM model), 0))"
 
 
 class Entry(NamedTuple):
@@ -59,6 +73,14 @@ class Entry(NamedTuple):
     id: UUID | None = None  # issued with the event, for a label or reward that comes later
     has_key: bool = False
     skipped: str | None = None  # why it is left out of every replay
+
+
+class Base(NamedTuple):
+    """The state of a model after an event, as a record: recovery and replays begin here."""
+
+    seq: int
+    time: int
+    record: bytes
 
 
 class ModelRow(NamedTuple):
@@ -97,7 +119,7 @@ class Journal:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self._wal = folder, folder / f"{NAME}-wal"
-        self._max_wal_bytes = 0
+        self._max_wal_bytes, self.must_empty_wal = 0, True  # it may hold what was erased
         self.answers_to_add: dict[int, bytes] = {}
         self.refused_ids: dict[UUID, int] = {}
         self._head: int | None = None  # file descriptor of the writer
@@ -132,6 +154,7 @@ class Journal:
         if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
             reserve_checksums(self.db)
             os.chmod(self.folder / NAME, 0o600)
+            self.db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table
             self.db.execute("PRAGMA journal_mode=WAL").fetchall()
             with self.db:
                 self.db.execute(_TABLES)
@@ -143,9 +166,10 @@ class Journal:
                 "upgrade folklearn to serve this folder"
             )
         if not read_only:
-            for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
+            settings = "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"
+            for setting in (*settings, "secure_delete=ON"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
-        self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
+        self.read_last()
         # SQLite takes a damaged WAL for one that ends there. The head, written without a sync
         # after every commit, is never ahead of the journal unless the end of the journal was lost.
         if committed > self.last:
@@ -155,8 +179,14 @@ class Journal:
                 f"without what was lost, remove {self.folder / 'head'}"
             )
 
+    def read_last(self) -> None:
+        self.last = self._value(_LAST)
+
+    def row(self, statement: str, *values: Any) -> Any:
+        return self.db.execute(statement, values).fetchone()
+
     def _value(self, statement: str, *values: Any) -> Any:
-        row = self.db.execute(statement, values).fetchone()
+        row = self.row(statement, *values)
         return None if row is None else row[0]
 
     @contextmanager
@@ -227,7 +257,8 @@ class Journal:
     def add_model(self, tenant: str, name: str) -> int:
         number: int = 1 + self._value("SELECT coalesce(max(number), 0) FROM model")
         row = number, tenant, name, self.last + 1
-        self.db.execute("INSERT INTO model VALUES (?, ?, ?, ?, NULL)", row)
+        columns = "number, tenant, name, first"
+        self.db.execute(f"INSERT INTO model ({columns}) VALUES (?, ?, ?, ?)", row)
         return number
 
     def end_model(self, number: int, seq: int) -> None:
@@ -246,7 +277,9 @@ class Journal:
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.db.set_busy_timeout(_BUSY_TIMEOUT_MS)
         sys.audit("folklearn.after_checkpoint")
-        self._max_wal_bytes = file_size(self._wal) + _MAX_WAL_BYTES
+        n_left = file_size(self._wal)
+        self.must_empty_wal = self.must_empty_wal and n_left > 0
+        self._max_wal_bytes = -1 if self.must_empty_wal else n_left + _MAX_WAL_BYTES
 
     def models(self) -> list[ModelRow]:
         rows = self.db.execute(
@@ -278,22 +311,114 @@ class Journal:
             yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
     def has_event(self, model: int, seq: int, time: int) -> bool:
-        where = "number = ? AND last IS NULL AND seq = ? AND time = ?"
+        where = "number = ? AND last IS NULL AND seq = ? AND time = ? AND seq > "
+        where += "coalesce((SELECT seq FROM base WHERE base.model = number), 0)"
         found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
         return bool(self._value(found, model, seq, time))
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         return self.db.execute(
-            "SELECT seq, digest FROM event WHERE model = ? AND key = ?", (model, key)
+            "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)",
+            (model, key, hash_key(key)),
         ).fetchone()
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""
         return self.db.execute(
             "SELECT event.seq, told FROM event JOIN asked USING (seq) "
-            "WHERE id = ? AND event.model = ?",
-            (id.bytes, model),
+            "WHERE id IN (?, ?) AND event.model = ?",
+            (id.bytes, hash_id(id), model),
         ).fetchone()
+
+    def add_mark(self, model: int, seq: int, time: int, digest: str) -> None:
+        """Note what the state of a model is after an event, for a replay to be compared with."""
+        row = model, seq, time, digest
+        self.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", row)
+
+    def last_mark(self, model: int, upto: int) -> tuple[int, int, str] | None:
+        """Return event, time and digest of the last mark after the base of a model."""
+        where = "model = ? AND seq <= ? AND seq > "
+        where += "coalesce((SELECT seq FROM base WHERE base.model = mark.model), 0)"
+        found = f"SELECT seq, time, digest FROM mark WHERE {where} ORDER BY seq DESC LIMIT 1"
+        return self.db.execute(found, (model, upto)).fetchone()
+
+    def base(self, model: int) -> Base | None:
+        row = self.db.execute("SELECT seq, time, record FROM base WHERE model = ?", (model,))
+        found = row.fetchone()
+        return None if found is None else Base(*found)
+
+    def put_base(self, model: int, base: Base) -> None:
+        self.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?)", (model, *base))
+        self.db.execute("DELETE FROM mark WHERE model = ? AND seq <= ?", (model, base.seq))
+        first = self._value("SELECT first FROM model WHERE number = ?", model)
+        created = self.entry(first).event
+        if created.file:  # the base stands for it
+            self.rewrite(first, msgspec.structs.replace(created, file=b""))
+
+    def rewrite(self, seq: int, event: JournalEvent) -> None:
+        self.db.execute("UPDATE event SET body = ? WHERE seq = ?", (encode_event(event), seq))
+
+    def bury(self, seq: int, key: str | None, id: bytes | None = None) -> None:
+        """Leave of an event its number, and key and id, or hashes of them, to be recognised by."""
+        columns = "key = ?, id = ?, body = ?, digest = NULL, answer = NULL, skipped = NULL"
+        values = key, id, encode_event(RemovedEvent()), seq
+        self.db.execute(f"UPDATE event SET {columns} WHERE seq = ?", values)
+
+    def keep_after(self, model: int, seq: int, time: int) -> None:
+        """Let the events of a model up to one be removed that nothing needs."""
+        found = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
+        self.db.execute(found, (seq, time, model))
+
+    def forget_model(self, model: int) -> None:
+        """Let all events of a deleted model be removed."""
+        self.db.execute("UPDATE model SET kept_after = last WHERE number = ?", (model,))
+        for table in ("base", "mark"):
+            self.db.execute(f"DELETE FROM {table} WHERE model = ?", (model,))
+
+    def last_before(self, time: int) -> int:
+        """Return the last event up to a time, 0 if there is none; times of events ascend."""
+        low, high = 0, self.last
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = "SELECT seq, time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
+            at = self.row(found, middle)
+            low, high = (middle, high) if at is None or at[1] <= time else (low, at[0] - 1)
+        return low
+
+    def time_of(self, seq: int) -> int:
+        """Return the time of the last event up to one."""
+        found = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
+        return int(self._value(found, seq) or 0)
+
+    def seq_behind(self, after: int, n: int) -> int:
+        """Return the n-th event after one, or the last."""
+        seq = self._value("SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?", after, n - 1)
+        return self.last if seq is None else int(seq)
+
+    def waiting_upto(self, seq: int, limit: int) -> list[tuple[int, UUID]]:
+        rows = self.db.execute(
+            "SELECT asked.model, id FROM asked JOIN event USING (seq) "
+            "WHERE told IS NULL AND seq <= ? ORDER BY seq LIMIT ?",
+            (seq, limit),
+        )
+        return [(model, UUID(bytes=id)) for model, id in rows]
+
+    def note_release(self, model: int, seq: int) -> None:
+        self.db.execute("UPDATE model SET released = ? WHERE number = ?", (seq, model))
+
+    def released(self, model: int) -> int:
+        """Return the event with which a model let go of its rows, 0 if it never did."""
+        return int(self._value("SELECT released FROM model WHERE number = ?", model))
+
+    def kept_since(self, model: int) -> int:
+        """Return the time of the last event that was removed because of its age, or 0."""
+        return int(self._value("SELECT kept_since FROM model WHERE number = ?", model))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the database that are in use."""
+        n_pages = self.db.pragma("page_count") - self.db.pragma("freelist_count")
+        return int(n_pages * self.db.pragma("page_size"))
 
     def answer(self, seq: int) -> bytes | None:
         content = self.answers_to_add.get(seq)
@@ -310,6 +435,15 @@ class Journal:
     def n_waiting(self, model: int) -> int:
         count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"
         return int(self._value(count, model))
+
+
+def hash_key(key: str) -> str:
+    """Return what stands for an Idempotency-Key whose event was removed."""
+    return f"removed {hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"
+
+
+def hash_id(id: UUID) -> bytes:
+    return hashlib.blake2b(id.bytes, digest_size=16).digest()
 
 
 def last_committed(folder: Path) -> int:

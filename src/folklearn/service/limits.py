@@ -67,11 +67,15 @@ class Limits:
     replay: float = _limit(
         5.0, "seconds", "what a restart replays of a model, about", "a snapshot is written"
     )
+    keep_days: float | None = _limit(None, "days", "the age of events and rows", "removed")
+    keep_bytes: int | None = _limit(None, "bytes", "the journal", "the oldest events are removed")
+    archive: bool = False  # whether what is removed goes into files first
 
     def rows(self) -> list[dict[str, Any]]:
         return [
             {"name": field.name, "limit": getattr(self, field.name), **field.metadata}
             for field in dataclasses.fields(self)
+            if field.metadata and getattr(self, field.name) is not None
         ]
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from folklearn.model.model import Model
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.summary import NOTHING_PROVEN
-from folklearn.service import events
+from folklearn.service import erasure, events
 from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
 from folklearn.service.http import Call, Endpoint, check_answer_length
@@ -87,6 +87,11 @@ async def describe(call: Call) -> Json:
 async def delete(call: Call) -> Any:
     """Delete a model; its events stay in the journal."""
     return await call.service.writer.submit(lambda: call.service.store.delete(call.host))
+
+
+async def erase(call: Call) -> Any:
+    """Erase rows of a person from journal, archives, snapshots and model."""
+    return await erasure.erase(call.service, call.host, call.body)
 
 
 async def predict(call: Call) -> Any:
@@ -336,5 +341,6 @@ ENDPOINTS = (
     Endpoint("GET", f"{MODEL}/file", "read", file),
     Endpoint("GET", f"{MODEL}/verify", "read", last_verification),
     Endpoint("POST", f"{MODEL}/verify", "admin", verify),
+    Endpoint("POST", f"{MODEL}/erase", "admin", erase, events.EraseRequest),
     Endpoint("GET", f"{MODEL}/events", "read", watch),
 )

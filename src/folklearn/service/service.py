@@ -192,12 +192,15 @@ class Service(Gate):
 
     def describe_metrics(self, tenant: str) -> bytes:
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
+        n_different = len(self.store.retention.different)
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
             ("folklearn_commits", "Commits since the start", writer.n_batches),
             ("folklearn_events", "Requests written since the start", writer.n_events),
             ("folklearn_memory_bytes", "Bytes that all models take, about", memory.n_bytes),
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
+            ("folklearn_journal_bytes", "Bytes of the journal", self.store.journal.n_bytes),
+            ("folklearn_other_replays", "Models whose replay was not what they were", n_different),
         ):
             Gauge(name, text, registry=gauges).set(value)
         text = "Whether learning suffers from something, as in /v1/health/ready"
@@ -382,7 +385,7 @@ class Writer:
         """Do between jobs what keeps predictions new, the WAL short and a restart fast."""
         store = self.store
         if time.monotonic() >= self._next_expiry:
-            store.expire()
+            store.maintain()
             self._next_expiry = time.monotonic() + _EXPIRY_SECONDS
         self._disk_refusal = store.disk_refusal
         store.journal.checkpoint(if_long=True)

@@ -187,6 +187,11 @@ class ClassifierState:
                 raise RefusedError(status, detail, limit=limit)
             case events.ExpiryEvent() as expiry:
                 self._learn_together(self.labels_in(expiry), find)
+            case events.ReleaseEvent():
+                self.model.release_rows()
+            case events.EraseEvent(categories=categories, rebuilt=False):
+                self.model.release_rows()
+                self.model.forget_categories(categories)
         return Answer(200, {"event": entry.seq})
 
     def labels_in(self, event: events.JournalEvent) -> Sequence[LabelEvent | None]:
@@ -336,6 +341,15 @@ class AgentState:
                 for number in [find(id).seq for id in ids]:
                     if number in waiting:
                         self.model.expire(number)
+            case events.ReleaseEvent() | events.EraseEvent() as event:
+                gone = event.decisions if isinstance(event, events.EraseEvent) else ()
+                for number in {decision.id for decision in self.model.pending}.intersection(gone):
+                    self.model.drop(number)
+                # Not `release_rows`, with which all others that wait would expire too.
+                regressions = self.model.regressions
+                self.model.regressions = {
+                    key: one.without_rows() for key, one in regressions.items()
+                }
         return Answer(200, {"event": entry.seq})
 
     def check_decision(self, event: events.DecisionEvent) -> int:

@@ -5,6 +5,7 @@ only reads, and may run while the service runs.
 """
 
 import fcntl
+import itertools
 import json
 import logging
 import os
@@ -39,6 +40,7 @@ from folklearn.service.hosts import (
 )
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
+from folklearn.service.retention import Replay, Retention, note_build
 from folklearn.service.states import (
     ClassifierState,
     ModelState,
@@ -50,6 +52,7 @@ log = logging.getLogger("folklearn.service")
 
 _MAX_EXPIRED = 1_000  # events that expire at a time
 _N_KEPT_SNAPSHOTS = 2  # of a model
+_MARK_PAUSE = 3_600_000  # milliseconds between two marks that come with snapshots
 _SNAPSHOT_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.folk")  # model, event, time of the event
 
 
@@ -76,6 +79,7 @@ class ModelStore:
         self.hosts, self.n_replayed = self.memory.hosts, 0
         self._growth = GrowthBudget(self.limits.growth)
         self._resources = ExitStack()
+        self._snapshot_work: Any = None  # the future of the last
         with self._resources:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             self._resources.callback(os.close, lock)
@@ -88,6 +92,8 @@ class ModelStore:
             self.journal = self._resources.enter_context(closing(Journal(folder)))
             with self.journal.name_damaged_file():
                 self._recover()
+            self.retention = Retention(self)
+            self._resources.callback(self.retention.stop)
             self._resources = self._resources.pop_all()  # until it is abandoned
 
     def close(self) -> None:
@@ -109,9 +115,12 @@ class ModelStore:
         journal = self.journal
         for path in self._snapshots.glob("*"):
             parts = _SNAPSHOT_NAME.fullmatch(path.name)
-            # Else half written by a process that died, or of events that the journal has lost.
+            # Else half written by a process that died, of events that the journal has lost, or from
+            # before a base: something may have been erased since.
             if parts is None or not journal.has_event(*map(int, parts.groups())):
                 path.unlink()
+        for path in self.folder.glob("*base-*.folk"):
+            path.unlink()
         for row in journal.models():
             ModelHost(row, *self._restore(row), self.memory)
         by_number = {host.number: host for host in self.hosts.values()}
@@ -127,6 +136,7 @@ class ModelStore:
             else:  # or memory would end, at every start: what there is room for can be read
                 host.hold()
                 log.error("%s", host.why_held)
+        note_build(journal, by_number.values())
         for host in by_number.values():
             host.publish()
             host.measure()
@@ -149,6 +159,10 @@ class ModelStore:
                 state = restore_state(first.event, serialization.read(path))
                 return first.event, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
+        base = self.journal.base(row.number)
+        if base is not None:
+            state = restore_state(first.event, serialization.of_bytes(base.record))
+            return first.event, state, Entry(base.seq, row.number, base.time, None)
         return first.event, restore_state(first.event), first
 
     def write(self, changes: Sequence[Change]) -> list[Answer]:
@@ -271,9 +285,17 @@ class ModelStore:
             self.memory.announce(host)
         return Answer(200, {"event": entry.seq})
 
+    def maintain(self) -> None:
+        """Do a little of what time asks for."""
+        self.expire()
+        self.retention.maintain()
+
     def expire(self) -> None:
+        self.expire_ids(self.journal.due(self.clock(), _MAX_EXPIRED))
+
+    def expire_ids(self, ids: Sequence[tuple[int, UUID]]) -> None:
         late: dict[int, list[UUID]] = {}
-        for number, id in self.journal.due(self.clock(), _MAX_EXPIRED):
+        for number, id in ids:
             late.setdefault(number, []).append(id)
         hosts = [host for host in self.models() if host.number in late]
         if hosts:
@@ -281,13 +303,25 @@ class ModelStore:
 
     def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
         """Write the state of a model into a file, by a thread of the pool if there is one."""
-        with self.journal.transaction():
-            pass  # the outcome of events that will not be replayed must be durable before
+        with self.journal.transaction():  # what became of its events must be durable before
+            self.retention.mark(host, pause=_MARK_PAUSE)
         # By the time in its name it is not taken for one of another journal.
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
         work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
-        return work() if pool is None else pool.submit(work)
+        if pool is None:
+            return work()
+        self._snapshot_work = pool.submit(work)
+        return self._snapshot_work
+
+    @property
+    def is_writing_snapshot(self) -> bool:
+        return self._snapshot_work is not None and not self._snapshot_work.done()
+
+    def remove_snapshots(self, number: int, upto: int) -> None:
+        for seq, path in _list_snapshots(self._snapshots, number):
+            if seq <= upto:
+                path.unlink(missing_ok=True)
 
     @property
     def disk_refusal(self) -> RefusedError | None:
@@ -321,29 +355,35 @@ def _skipped_answer(reason: str) -> Answer:
 
 
 def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
-    """Return the digest of a model at a version, and how many predictions came out the same."""
+    """Replay a model from its base; return its digest, and how many predictions came out the same.
+
+    Those of versions before the base cannot be compared, and are counted.
+    """
     predictions: dict[int, list[events.PredictionEvent]] = {}  # by the version that they used
-    n_events = n_predictions = n_different = 0
+    n_events = n_predictions = n_different = n_earlier = 0
     with closing(Journal(folder, read_only=True)) as journal, threadpool_limits(1, user_api="blas"):
+        journal.db.execute("BEGIN")  # what is removed meanwhile is there until the end
+        replay: Any = Replay(journal, number)
+        begin = replay.version
+        if begin > version:
+            raise StateFileError(f"event {version} cannot be replayed to, only those from {begin}")
         for entry in journal.entries(upto=version, model=number):
             if isinstance(entry.event, events.PredictionEvent):
                 predictions.setdefault(entry.event.version, []).append(entry.event)
-        state: Any = None
-        for entry in journal.entries(upto=version, model=number):
-            n_events += 1
-            if isinstance(entry.event, events.CreateEvent):
-                state = restore_state(entry.event)
-            elif entry.skipped is None:
-                with suppress(FolklearnError):  # refused again, which changes nothing
-                    state.apply(entry, journal.entry_of)
-            for event in predictions.get(entry.seq, ()):
+        n_earlier = sum(len(some) for used, some in predictions.items() if used < begin)
+        for seq in itertools.chain([begin], (entry.seq for entry in replay.entries(version))):
+            n_events += seq > begin
+            for event in predictions.get(seq, ()):
                 n_predictions += 1
-                n_different += list(state.model.predict_proba_one(event.row).values()) != event.p
-        digest = state.to_record().digest
+                found = replay.state.model.predict_proba_one(event.row)
+                n_different += list(found.values()) != event.p
+        digest = replay.state.to_record().digest
     return {
         "digest": digest,
+        "after": begin,
         "events": n_events,
         "predictions": n_predictions,
+        "earlier_predictions": n_earlier,
         "other_predictions": n_different,
     }
 

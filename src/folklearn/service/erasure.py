@@ -1,0 +1,372 @@
+"""A person is forgotten: rows are erased from journal, archives, snapshots and the model.
+
+Another process finds the events and rewrites the archives. Then, in one transaction of the writer,
+the state without the rows becomes the base, and the events are removed. Before it nothing but
+archives has changed; after it only files have to go, which a new start does too.
+"""
+
+import asyncio
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from folklearn import serialization
+from folklearn.errors import FolklearnError
+from folklearn.readers.convert import format_cell
+from folklearn.service import events, states
+from folklearn.service.archive import Archive, ArchivedEvent, list_archives, write_archive
+from folklearn.service.events import Answer, EraseRequest, LabelEvent, RefusedError, Row
+from folklearn.service.hosts import ModelHost
+from folklearn.service.journal import Base, Entry, Journal, hash_id, hash_key, replace_file
+from folklearn.service.retention import Work, alone_in, base_path, do_task
+from folklearn.service.states import ClassifierState, ModelState, restore_state
+
+if TYPE_CHECKING:
+    from folklearn.service.service import Service
+    from folklearn.service.store import ModelStore
+
+_MAX_TAIL = 2_000  # events that the writer looks through itself
+_MAX_SEARCHES = 5  # while rows that are to be erased keep coming
+_QUOTED = 40  # letters of a value by which a sentence that quotes it is known
+_ERASED = "erased"
+_REMOVED = events.RemovedEvent()
+_CLEAN_SECONDS = 0.1  # between two looks whether files are clean
+
+
+class Matcher:
+    """Tells what may stay of events: in their order, so that ids lead from rows to labels.
+
+    `rows` and `labels` count what was erased, `categories` are the values of erased rows.
+    """
+
+    def __init__(self, request: EraseRequest, ids: Collection[UUID] = ()) -> None:
+        self._column, self._value = request.column, request.value
+        self.ids = {*request.ids, *ids}
+        self.rows = self.labels = 0
+        self.categories: set[tuple[str, str]] = set()
+        text = "" if request.value is None else str(request.value)
+        quotes = {text, repr(text)[1:-1], format_cell(request.value) or ""}
+        self._quotes = [quote[:_QUOTED] for quote in quotes if quote]
+
+    def rest(self, event: Any, id: UUID | None = None) -> Any:
+        """Return what may stay of an event: itself, another one, or a `RemovedEvent`."""
+        match event:
+            case events.PredictionEvent(row=row):
+                return self._rest_of_asked(event, id, [row])
+            case events.DecisionEvent(context=context, actions=actions):
+                features = actions.values() if isinstance(actions, dict) else ()
+                return self._rest_of_asked(event, id, [context, *features])
+            case LabelEvent():
+                return _REMOVED if self._is_erased(event) else event
+            case events.LabelsEvent(items=items, refused=refused):
+                kept = [None if one is None or self._is_erased(one) else one for one in items]
+                details = [self._rest_of_refusal(one) for one in refused]
+                if kept == items and details == refused:
+                    return event
+                if not any(kept):
+                    return _REMOVED
+                return msgspec.structs.replace(event, items=kept, refused=details)
+            case events.RewardEvent(id=decision) if decision in self.ids:
+                self.labels += 1
+                return _REMOVED
+            case events.ExpiryEvent(ids=late) if not self.ids.isdisjoint(late):
+                return events.ExpiryEvent([one for one in late if one not in self.ids])
+            case events.RefusalEvent(detail=detail) if self.is_quoted_in(detail):
+                return _REMOVED
+        return event
+
+    def is_quoted_in(self, text: str | None) -> bool:
+        if not text:
+            return False
+        return any(quote in text for quote in self._quotes) or any(
+            str(id) in text for id in self.ids
+        )
+
+    def _rest_of_asked(self, event: Any, id: UUID | None, rows: list[Row]) -> Any:
+        if id not in self.ids and not any(map(self._has, rows)):
+            return event
+        if id is not None:
+            self.ids.add(id)
+        self._count(rows)
+        return _REMOVED
+
+    def _is_erased(self, label: LabelEvent) -> bool:
+        rows = [] if label.row is None else [label.row]
+        is_erased = label.id in self.ids or any(map(self._has, rows))
+        if is_erased:
+            self._count(rows)
+            self.labels += 1
+        return is_erased
+
+    def _count(self, rows: list[Row]) -> None:
+        self.rows += min(1, len(rows))
+        self.categories.update(chain.from_iterable(map(_cells, rows)))
+
+    def _has(self, row: Row) -> bool:
+        if self._column is None or (cell := row.get(self._column)) is None:
+            return False
+        text = format_cell(self._value)  # 17 is "17" too
+        return cell == self._value if text is None else format_cell(cell) == text
+
+    def rest_of_answer(self, status: int, body: dict[str, Any]) -> Answer:
+        """Return an answer without what it quotes."""
+        if "refused" in body:
+            body["refused"] = [self._rest_of_refusal(one) for one in body["refused"]]
+        if "detail" in body:
+            body["detail"] = _ERASED
+        return Answer(status, body)
+
+    def _rest_of_refusal(self, refused: dict[str, Any]) -> dict[str, Any]:
+        return refused | {"detail": _ERASED} if self.is_quoted_in(refused["detail"]) else refused
+
+
+def _cells(row: Row) -> Iterator[tuple[str, str]]:
+    for column, cell in row.items():
+        if (text := format_cell(cell)) is not None:
+            yield column, text
+
+
+def _rows_in(event: Any) -> Iterator[Row]:
+    match event:
+        case events.PredictionEvent(row=row):
+            yield row
+        case LabelEvent(row=row) if row is not None:
+            yield row
+        case events.LabelsEvent(items=items):
+            yield from (one.row for one in items if one is not None and one.row is not None)
+
+
+def find(folder: Path, model: int, request: Any) -> dict[str, Any]:
+    """Find the events of rows, rewrite archives without them, and rebuild the model if asked to.
+
+    Returns the events, up to which one was searched, ids of predictions and decisions, categories
+    that no other row has, and how many rows and labels are gone from archives.
+    """
+    request = msgspec.convert(request, EraseRequest)
+    with alone_in(folder) as journal:
+        first = Matcher(request)
+        archives = [Archive(path) for _, path in list_archives(folder, model)]
+        for archived in chain.from_iterable(archives):
+            first.rest(archived.event, archived.id)
+        for entry in journal.entries(model=model):
+            first.rest(entry.event, entry.id)
+        categories, matcher = first.categories, Matcher(request, first.ids)
+        for archive in archives:
+            _rewrite(archive, matcher, categories)
+        gone = {"rows": matcher.rows, "labels": matcher.labels}
+        (created,) = journal.row("SELECT first FROM model WHERE number = ?", model)
+        state = restore_state(journal.entry(created).event) if request.rebuild else None
+        upto, seqs = 0, list[int]()
+        while upto == 0 or journal.last - upto > _MAX_TAIL:
+            after, upto = upto, journal.last
+            for entry in journal.entries(after=after, upto=upto, model=model):
+                rest = matcher.rest(entry.event, entry.id)
+                answer = (journal.answer(entry.seq) or b"").decode()
+                is_quoted = matcher.is_quoted_in(entry.skipped) or matcher.is_quoted_in(answer)
+                if rest is not entry.event or is_quoted:
+                    seqs.append(entry.seq)
+                _discard(categories, rest)
+                if state is not None:
+                    _apply_rest(state, journal, entry, rest)
+            journal.read_last()
+        if state is not None:
+            replace_file(base_path(folder, model), serialization.as_bytes(state.to_record()))
+    return {
+        "events": seqs, "upto": upto, "ids": [*matcher.ids], "categories": [*categories], **gone
+    }  # fmt: skip
+
+
+def _discard(categories: set[tuple[str, str]], event: Any) -> None:
+    if categories:
+        for row in _rows_in(event):
+            categories.difference_update(_cells(row))
+
+
+def _rewrite(archive: Archive, matcher: Matcher, categories: set[tuple[str, str]]) -> None:
+    n_changed = 0
+
+    def kept() -> Iterator[ArchivedEvent]:
+        nonlocal n_changed
+        for one in archive:
+            rest = matcher.rest(one.event, one.id)
+            _discard(categories, rest)
+            skipped = _ERASED if matcher.is_quoted_in(one.skipped) else one.skipped
+            n_changed += rest is not one.event or skipped != one.skipped
+            if rest is not _REMOVED:
+                yield msgspec.structs.replace(one, event=rest, skipped=skipped)
+
+    write_archive(archive.path, archive.header, kept())
+    if n_changed:
+        sys.audit("folklearn.after_archive")
+
+
+def _apply_rest(state: ModelState, journal: Journal, entry: Entry, rest: Any) -> None:
+    """Apply what stays of an event; a label that was refused may have been told again later."""
+
+    def was_told(id: UUID) -> bool:
+        waiting = journal.find_waiting(entry.model, id)
+        return waiting is not None and waiting[1] == entry.seq
+
+    match rest:
+        case LabelEvent(id=UUID() as id) if not was_told(id):
+            return
+        case events.LabelsEvent(items=items):
+            told = [
+                one if one is None or one.id is None or was_told(one.id) else None for one in items
+            ]
+            rest = msgspec.structs.replace(rest, items=told)
+        case events.ExpiryEvent(ids=ids):
+            rest = events.ExpiryEvent([*filter(was_told, ids)])
+        case events.EraseEvent():
+            return
+    if entry.skipped is None:
+        with suppress(FolklearnError):  # refused, as it was, or because others are not there
+            state.apply(entry._replace(event=rest), journal.entry_of)
+
+
+def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
+    """Begin the search, in the writer's thread; raise if what is asked for cannot be done."""
+    retention, journal = store.retention, store.journal
+    if host.why_held:
+        raise RefusedError(503, host.why_held, retry_after=60)
+    if request.rebuild and (reason := _why_not_rebuilt(journal, host)):
+        hint = "erase without rebuild, and it keeps what it learned, in sums and weights"
+        raise RefusedError(409, f"the model cannot be rebuilt, because {reason}: {hint}")
+    if retention.is_erasing:
+        raise RefusedError(503, "something else is being erased: try again", retry_after=5)
+    retention.stop()
+    request_too = msgspec.to_builtins(request)
+    work = retention.launch(find, store.folder, model=host.number, request=request_too)
+    retention.is_erasing = True
+    return work
+
+
+def _why_not_rebuilt(journal: Journal, host: ModelHost) -> str | None:
+    if not isinstance(host.state, ClassifierState):
+        return "without some of its decisions an agent would have made others later"
+    if journal.entry(host.row.first).event.file is not None:
+        return "it began as a file, which may hold these rows"
+    if journal.kept_since(host.number):
+        return "its first events were removed, by age or size"
+    return None
+
+
+def complete(
+    store: "ModelStore", host: ModelHost, request: EraseRequest, found: Any, *, is_last: bool
+) -> Answer | None:
+    """Erase what was found; return None if more of it has come since, unless it is the last try."""
+    journal, retention = store.journal, store.retention
+    if store.hosts.get((host.row.tenant, host.row.name)) is not host:
+        raise RefusedError(404, f"the model {host.row.name} was deleted")
+    matcher = Matcher(request, [UUID(id) for id in found["ids"]])
+    categories = {(column, text) for column, text in found["categories"]}
+    pairs = [
+        (entry, matcher.rest(entry.event, entry.id))
+        for entry in map(journal.entry, found["events"])
+    ]
+    n_found = len(pairs)
+    tail = [
+        (entry, matcher.rest(entry.event, entry.id))
+        for entry in journal.entries(after=found["upto"], model=host.number)
+    ]
+    for entry, rest in tail:
+        _discard(categories, rest)
+        if rest is not entry.event or matcher.is_quoted_in(entry.skipped):
+            pairs.append((entry, rest))
+    if len(pairs) > n_found and not is_last:
+        return None
+    decisions = [one.seq for one, _ in pairs if isinstance(one.event, events.DecisionEvent)]
+    rows, positions = found["rows"] + matcher.rows, list[int]()
+    if request.rebuild:
+        content = base_path(store.folder, host.number).read_bytes()
+        state = restore_state(host.created, serialization.of_bytes(content))
+        for entry, rest in tail:
+            _apply_rest(state, journal, entry, rest)
+    else:
+        state = restore_state(host.created, host.state.to_record())
+        if isinstance(state, ClassifierState):
+            for category in sorted(categories):
+                while (position := state.model.find_category(*category)) is not None:
+                    state.model.forget_categories([position])
+                    positions.append(position)
+        erasing = Entry(0, 0, 0, events.EraseEvent(rows, positions, decisions))
+        state.apply(erasing, journal.entry_of)
+    record = serialization.as_bytes(state.to_record())
+    sys.audit("folklearn.before_erase")
+    with journal.transaction():
+        event = events.EraseEvent(rows, positions, decisions, request.rebuild)
+        erased = journal.add(host.number, store.clock(), event)
+        for entry, rest in pairs:
+            _change(journal, erased.seq, entry, rest, matcher)
+        journal.put_base(host.number, Base(erased.seq, erased.time, record))
+        journal.must_empty_wal = True
+    sys.audit("folklearn.after_erase")
+    host.take(state, erased)
+    retention.to_clean[host.number] = erased.seq
+    with suppress(FileNotFoundError):
+        base_path(store.folder, host.number).unlink()
+    labels = found["labels"] + matcher.labels
+    words = _WORDS[request.rebuild]
+    return Answer(200, {"event": erased.seq, "rows": rows, "labels": labels, "words": words})
+
+
+_WORDS = (
+    "the model keeps what it learned of them, in sums and weights, and no row",
+    "the model has learned again all labels that are left",
+)
+
+
+def _change(journal: Journal, seq: int, entry: Entry, rest: Any, matcher: Matcher) -> None:
+    """Write what stays of an event; its key and id, as hashes, are answered 410."""
+    key, id, answer = journal.row("SELECT key, id, answer FROM event WHERE seq = ?", entry.seq)
+    if rest is _REMOVED:
+        hashes = key and hash_key(key), id and hash_id(UUID(bytes=id))
+        journal.bury(entry.seq, *hashes)
+        journal.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (seq, entry.seq))
+        return
+    if key is not None and answer is None and isinstance(entry.event, events.LabelsEvent):
+        answer = msgspec.json.encode(states.labels_answer(entry.seq, entry.event))
+    if answer is not None and matcher.is_quoted_in(answer.decode()):
+        answer = msgspec.json.encode(matcher.rest_of_answer(*msgspec.json.decode(answer)))
+    skipped = _ERASED if matcher.is_quoted_in(entry.skipped) else entry.skipped
+    journal.rewrite(entry.seq, rest)
+    found = "UPDATE event SET answer = ?, skipped = ? WHERE seq = ?"
+    journal.db.execute(found, (answer, skipped, entry.seq))
+
+
+async def erase(service: "Service", host: ModelHost, request: EraseRequest) -> Answer:
+    """Erase rows of a model; the answer comes when no file of the folder has them."""
+    store, submit, answer = service.store, service.writer.submit, None
+    for n in range(_MAX_SEARCHES):
+        work = await submit(lambda: begin(store, host, request))
+        try:
+            found = await asyncio.to_thread(work.result)
+            is_last = n == _MAX_SEARCHES - 1
+            work_on = partial(complete, store, host, request, found, is_last=is_last)
+            answer = await submit(work_on)
+        except RefusedError:
+            raise
+        except FolklearnError as error:
+            raise RefusedError(503, f"nothing was erased: {error}", retry_after=10) from None
+        finally:
+            work.stop()
+            store.retention.is_erasing = False
+        if answer is not None:
+            break
+    while True:
+        with suppress(RefusedError):  # the queue is long
+            if await submit(store.retention.clean):
+                assert answer is not None
+                return answer
+        await asyncio.sleep(_CLEAN_SECONDS)
+
+
+if __name__ == "__main__":
+    do_task(find)
