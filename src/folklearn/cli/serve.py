@@ -70,6 +70,9 @@ def serve(
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
     if archive and keep_days is None and keep_bytes is None:
         raise InvalidInputError("--archive needs --keep-days or --keep-bytes: nothing is removed")
+    listening = server.inherited_socket()
+    if listening is not None:
+        host, port = listening.getsockname()[:2]
     is_new = server.lacks_key(folder, host)
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
@@ -101,7 +104,10 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        server.serve(folder, host, port, limits, print_address, n_workers=workers, log=log)
+        server.serve(
+            folder, host, port, limits, print_address,
+            n_workers=workers, log=log, listening=listening,
+        )  # fmt: skip
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")
 
