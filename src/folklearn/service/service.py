@@ -222,6 +222,14 @@ class Service(Gate):
         return generate_latest(self.registry) + generate_latest(gauges)
 
 
+def make_queue_refusal(limits: Limits, n_queued: int) -> RefusedError:
+    """Return what a change is told when so many wait, or so many bytes."""
+    is_long = n_queued >= limits.queued_events
+    limit = "queued_events" if is_long else "queued_bytes"
+    limit += f"={getattr(limits, limit)}"
+    return RefusedError(429, "too many requests wait: try again", retry_after=1, limit=limit)
+
+
 class Job(NamedTuple):
     """A change, or a function to be called between changes, with the future of its result."""
 
@@ -285,14 +293,10 @@ class Writer:
         with self._wake:
             if self.is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
-            limit = ""
-            if len(self._jobs) >= limits.queued_events:
-                limit = f"queued_events={limits.queued_events}"
-            elif self._n_bytes + n_bytes > limits.queued_bytes:
-                limit = f"queued_bytes={limits.queued_bytes}"
-            if limit and is_change and is_bounded:
-                sentence = "too many requests wait: try again"
-                raise RefusedError(429, sentence, retry_after=1, limit=limit)
+            is_full = len(self._jobs) >= limits.queued_events
+            is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
+            if is_full and is_change and is_bounded:
+                raise make_queue_refusal(limits, len(self._jobs))
             self._jobs.append(job)
             self._n_bytes += n_bytes
             if len(self._jobs) == 1:

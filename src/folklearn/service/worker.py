@@ -20,10 +20,11 @@ from folklearn.service.journal import ModelRow
 from folklearn.service.limits import Limits
 from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.routes import ENDPOINTS, MODEL, explain_row, predict, predict_many
-from folklearn.service.service import Gate
+from folklearn.service.service import Gate, make_queue_refusal
 
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
 _OBSERVED_SECONDS = 1.0  # between two reports of what was answered
+_FINISHING_SECONDS = 0.01  # between two looks whether all is answered
 _HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
 
 
@@ -111,9 +112,20 @@ class Worker(Gate, link.Connection):
         """Tell what was answered, again and again."""
         while True:
             await asyncio.sleep(_OBSERVED_SECONDS)
-            if self._observed:
-                self.send(link.Observed(self._observed))
-                self._observed = []
+            self._report()
+
+    def _report(self) -> None:
+        if self._observed:
+            self.send(link.Observed(self._observed))
+            self._observed = []
+
+    async def finish(self) -> None:
+        """Wait until everything that was handed over has its answer."""
+        self._report()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.deadline):
+                while self._changes:
+                    await asyncio.sleep(_FINISHING_SECONDS)
 
     async def publish(self, host: Any) -> None:
         raise ElsewhereError
@@ -121,7 +133,7 @@ class Worker(Gate, link.Connection):
     def _submit(self, change: Change, n_bytes: int) -> Any:
         is_full = len(self._changes) >= self.limits.queued_events
         if is_full or self._n_bytes + n_bytes > self.limits.queued_bytes:
-            raise RefusedError(429, "too many requests wait: try again", retry_after=1)
+            raise make_queue_refusal(self.limits, len(self._changes))
         self._n_requests += 1
         self._n_bytes += n_bytes
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -222,6 +234,7 @@ def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGI
         reporting = loop.create_task(worker.report())
         yield
         reporting.cancel()
+        await worker.finish()
 
     async def live(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
