@@ -2,10 +2,10 @@
 
 python -m benchmarks.service [--minutes 10]   writes results/service.json and results/service.md.
 A service on a fresh folder, in one process and with two workers, 20 features, 5 classes, the model
-that a user gets by default, after 20,000 rows. This process is the client: connections that stay open, requests
-encoded beforehand, so the two share the cores of the machine. Closed loops: every connection
-sends the next request when it has its answer. Open loop: requests leave at a fixed rate, half of
-the highest that was answered, and what counts is the time from when they should have left.
+that a user gets by default, after 20,000 rows. This process is the client: connections that stay
+open, requests encoded beforehand, so all share the cores of the machine. Closed loops: every
+connection sends the next request when it has its answer. Open loop: requests leave at a fixed rate,
+half of the highest that was answered, and what counts is the time from when they should have left.
 """
 
 import argparse
@@ -259,8 +259,8 @@ def table(found: dict[str, Any]) -> str:
         "",
         f"{stated(found['origin'])}. {FEATURES} features, {CLASSES} classes; a label counts when "
         "its answer has come, and it is on the disk by then. Server and clients share "
-        f"{found['origin']['cores']} cores. Musts: 3,000 labels/s one by one, 25,000 by batch, 8,000 "
-        "predictions/s, each at least a third of its rate beside the other.",
+        f"{found['origin']['cores']} cores. Musts: 3,000 labels/s one by one, 25,000 by batch, "
+        "8,000 predictions/s, each at least a third of its rate beside the other.",
         "",
         f"The disk itself: {found['syncs_before']:,.0f} syncs of 4 kB a second before, "
         f"{found['syncs_after']:,.0f} after.",
@@ -289,8 +289,8 @@ def table(found: dict[str, Any]) -> str:
         one, memory, predict = own["open"], own["open"]["memory_mb"], own["open_predict"]
         lines += [
             "",
-            f"Open loop ({own['config'] or 'default'}, {own['workers']} workers): predictions at half "
-            f"of their rate, {predict['rate']:,.0f} a second, p50 {predict['p50_ms']:.2f} ms, p99 "
+            f"Open loop ({own['config'] or 'default'}, {own['workers']} workers): predictions at "
+            f"half of their rate, {predict['rate']:,.0f} a second, p50 {predict['p50_ms']:.2f} ms, p99 "
             f"{predict['p99_ms']:.2f} ms. {one['rate']:,.0f} labels/s for "
             f"{one['seconds']:,.0f} s: p50 {one['p50_ms']:.2f} ms, p99 {one['p99_ms']:.2f} ms; "
             f"memory {memory[0]:.0f} MB at first, {memory[len(memory) // 2]:.0f} MB half way, "
