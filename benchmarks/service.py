@@ -290,8 +290,8 @@ def table(found: dict[str, Any]) -> str:
         lines += [
             "",
             f"Open loop ({own['config'] or 'default'}, {own['workers']} workers): predictions at "
-            f"half of their rate, {predict['rate']:,.0f} a second, p50 {predict['p50_ms']:.2f} ms, p99 "
-            f"{predict['p99_ms']:.2f} ms. {one['rate']:,.0f} labels/s for "
+            f"half of their rate, {predict['rate']:,.0f} a second, p50 {predict['p50_ms']:.2f} ms, "
+            f"p99 {predict['p99_ms']:.2f} ms. {one['rate']:,.0f} labels/s for "
             f"{one['seconds']:,.0f} s: p50 {one['p50_ms']:.2f} ms, p99 {one['p99_ms']:.2f} ms; "
             f"memory {memory[0]:.0f} MB at first, {memory[len(memory) // 2]:.0f} MB half way, "
             f"{memory[-1]:.0f} MB at the end. Replay of {own['verified']['events']:,} events: "
