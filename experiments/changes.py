@@ -17,7 +17,7 @@ _TIME = re.compile(
     r"|a_second|river_over|late_ratio|^(split|exponent)$"
 )
 MOST_CHANGE, MOST_CHANGE_OF_TIMES = 1e-3, 0.5  # relative; more is more than noise
-MOST_SHOWN = 20  # changes of one file
+MOST_SHOWN = 20  # kinds of changes of one file
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -68,18 +68,22 @@ def compare(old: Any, new: Any, *, of_times: bool = False) -> list[Change]:
 
 
 def table_of_changes(file: str, changes: Sequence[Change]) -> str:
-    """Return the largest changes of a file in Markdown."""
-
-    def shown(x: float | None) -> str:
-        return "–" if x is None else f"{x:.5g}"
-
-    lines = [f"\n{file}: {len(changes)} numbers changed by more than noise"]
-    if changes:
-        lines += ["", "| number | old | new | change |", "|---|---|---|---|"]
-    for one in changes[:MOST_SHOWN]:
+    """Return the changes of a file in Markdown, of each list the largest alone."""
+    both = [one for one in changes if one.old is not None and one.new is not None]
+    n_new = sum(one.old is None for one in changes)
+    lines = [
+        f"\n{file}: {len(both)} numbers changed by more than noise, {n_new} are new, "
+        f"{len(changes) - len(both) - n_new} are gone"
+    ]
+    kinds: dict[tuple[str, ...], list[Change]] = {}
+    for one in both:
+        kinds.setdefault(tuple("…" if w.isdigit() else w for w in one.path), []).append(one)
+    if both:
+        lines += ["", "| largest change of | changed | old | new | by |", "|---|---|---|---|---|"]
+    for alike in list(kinds.values())[:MOST_SHOWN]:
+        one, where = alike[0], " / ".join(alike[0].path)
         percent = f"{one.relative:.1%}" if math.isfinite(one.relative) else "–"
-        where = " / ".join(one.path)
-        lines.append(f"| {where} | {shown(one.old)} | {shown(one.new)} | {percent} |")
-    if len(changes) > MOST_SHOWN:
-        lines.append(f"and {len(changes) - MOST_SHOWN} more")
+        lines.append(f"| {where} | {len(alike)} | {one.old:.5g} | {one.new:.5g} | {percent} |")
+    if len(kinds) > MOST_SHOWN:
+        lines.append(f"and {len(kinds) - MOST_SHOWN} more kinds")
     return "\n".join(lines)

@@ -56,8 +56,15 @@ def test_only_what_is_more_than_noise_is_a_change():
     assert [one.path[-1] for one in found] == ["error", "us", "loss"]
     assert (found[0].old, found[0].new) == (None, 0.1)
     table = changes.table_of_changes("x.json", found)
-    assert "| rows / 0 / us | 10 | 40 | 75.0% |" in table
-    assert "| rows / 0 / error | – | 0.1 | – |" in table
+    assert "2 numbers changed by more than noise, 1 are new, 0 are gone" in table
+    assert "| rows / 0 / us | 1 | 10 | 40 | 75.0% |" in table
+
+
+def test_of_a_list_the_largest_change_is_shown():
+    found = changes.compare({"losses": [1.0, 2.0, 3.0]}, {"losses": [1.1, 4.0]})
+    table = changes.table_of_changes("x.json", found)
+    assert "2 numbers changed by more than noise, 0 are new, 1 are gone" in table
+    assert table.endswith("| losses / 1 | 2 | 2 | 4 | 50.0% |")
 
 
 def test_in_a_file_of_times_only_losses_must_be_the_same():
@@ -131,7 +138,7 @@ def test_results_are_made_once_for_each_state_of_the_code(repository, capsys):
     assert reproduce.main(["--check"]) == 1
     assert "other code tiny" in capsys.readouterr().out
     again = said()
-    assert "| loss | 0.5 | 0.6 | 16.7% |" in again
+    assert "| loss | 1 | 0.5 | 0.6 | 16.7% |" in again
     assert json.loads((repository / "benchmarks/results/tiny.json").read_text())["loss"] == 0.6
 
 
