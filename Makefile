@@ -10,6 +10,7 @@
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make lowest  the tests with the lowest versions that pyproject.toml admits
+# make results  every experiment and benchmark again from one commit, hours; DATA=folder of the data sets, ONLY=names
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -17,10 +18,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs results bench clean
 
 help:
-	@sed -n '1,14s/^# //p' Makefile
+	@sed -n '1,15s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -91,6 +92,9 @@ docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+results: $(VENV)/.installed-dev
+	$(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(if $(ONLY),--only $(ONLY))
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py
