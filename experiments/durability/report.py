@@ -25,6 +25,27 @@ def _killed(found: Found) -> list[Row]:
     ]
 
 
+def _forgotten(found: Found) -> list[Row]:
+    deaths = ", ".join(f"{where} {n}" for where, n in found["deaths"].items())
+    how = f"{sum(found['deaths'].values())} deaths, at: {deaths}"
+    return [("kill −9 while old events go and people are erased", how, f"{GOOD}, 0 rows left")]
+
+
+def _lived(found: Found) -> list[Row]:
+    """Compare the second month with the last whole one."""
+    early, late, end = found["months"][1], found["months"][-2], found["months"][-1]
+    how = (
+        f"{end['days']} days on a clock that is moved, {end['labels']:,} labels, keep-days 30, a "
+        f"backup every week, a person erased every month ({end['erased']} rows)"
+    )
+    sizes = [
+        f"day {one['days']}: {one['folder_bytes'] / 1e6:.1f} MB in the folder, "
+        f"{one['journal_rows']:,} events, {one['resident'] / 1e6:.0f} MB resident"
+        for one in (early, late)
+    ]
+    return [("a year", how, "; ".join([*sizes, "a replay gives the same bytes"]))]
+
+
 def _cut(found: Found) -> list[Row]:
     return [
         (
@@ -97,6 +118,8 @@ def _drawn(found: Found) -> list[Row]:
 
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "kill": _killed,
+    "forget": _forgotten,
+    "year": _lived,
     "power": _cut,
     "failing": _failed,
     "damage": _damaged,

@@ -39,6 +39,7 @@ class Classifier:
         self.keys: dict[str, tuple[Any, Outcome]] = {}
         self.asked: dict[Hashable, PendingPrediction] = {}
         self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
+        self.gone: set[Hashable] = set()  # of these, whose predictions were removed
 
     def ask(
         self, id: Hashable, row: Row, p: Sequence[float], unseen: float, thresholds: Any = None
@@ -59,7 +60,7 @@ class Classifier:
     def _once(self, key: str | None, request: Any, do: Callable[[], Outcome]) -> Outcome:
         if key in self.keys:
             before, outcome = self.keys[key]
-            return outcome if before == request else (422, 0, 0)
+            return outcome if before in (request, None) else (422, 0, 0)
         outcome = do()
         if key is not None and (outcome[1] or outcome[0] == 422 or isinstance(request, list)):
             self.keys[key] = request, outcome
@@ -68,6 +69,8 @@ class Classifier:
     def _learn(self, label: Label) -> Outcome:
         if label.id is not None and label.id not in self.asked:
             return 404, 0, 0
+        if label.id in self.gone:
+            return 410, 0, 0
         if label.id in self.told:
             told = self.told[label.id]
             if told == label.label:
@@ -93,6 +96,8 @@ class Classifier:
             is_open = label.id in self.asked and label.id not in self.told
             if label.id is None or (is_open and label.id not in [one.id for one in new]):
                 new.append(label)
+            elif label.id in self.gone:
+                continue
             elif label.id in self.told and self.told[label.id] == label.label:
                 already += 1
         said = [label.label for label in new]

@@ -4,7 +4,7 @@ import gzip
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,13 +18,11 @@ from folklearn.service.events import (
     Config,
     CreateEvent,
     DecisionEvent,
-    EraseEvent,
     EraseRequest,
     LabelEvent,
     LabelsRequest,
     PredictionEvent,
     PredictionsRequest,
-    RefusedError,
     RemovedEvent,
     RewardEvent,
     Row,
@@ -59,19 +57,21 @@ class Ageing:
 
     def __init__(self, folder: Path, seed: int = 0, **limits: Any) -> None:
         self.folder, self._record = folder, folder.with_suffix(".record")
-        self.random, self.now = Random(seed), BEGIN
+        self.now = BEGIN
         self.limits = Limits(free_disk=0, **limits)
         self.sent: dict[str, Any] = {}
         self.done: dict[str, Answer] = {}
         self.erased: dict[int, int] = {}  # people, and how many requests were sent before
+        self.erasing: set[int] = set()  # those of whom nobody knows
         self.asked: list[tuple[UUID, int]] = []
         self._read_record()
+        self.random = Random(f"{seed} {len(self.sent)}")  # another one in every life
         self.open()
         self.store.create("main", "labels", CONFIG)
         self.store.create("main", "agent", AGENT)
 
     def _read_record(self) -> None:
-        for line in self._record.open() if self._record.exists() else ():
+        for line in self._record.read_text().splitlines() if self._record.exists() else ():
             try:
                 kind, key, content = json.loads(line)
             except ValueError:
@@ -82,6 +82,9 @@ class Ageing:
                 self.done[key] = Answer(*content)
             elif kind == "erased":
                 self.erased[int(key)] = content
+                self.erasing.discard(int(key))
+            elif kind == "erasing":
+                self.erasing.add(int(key))
             self.now = content if kind == "now" else self.now
 
     def _note(self, kind: str, key: Any, content: Any) -> None:
@@ -183,9 +186,11 @@ class Ageing:
     def erase(self, who: int, **options: Any) -> Answer:
         """Forget somebody, as the route does."""
         request = EraseRequest("customer", customer(who), **options)
+        self._note("erasing", who, None)
         answer = erase(self.store, self.labels, request)
         self.erased[who] = len(self.sent)
         self._note("erased", who, len(self.sent))
+        self.erasing.discard(who)
         return answer
 
 
@@ -233,10 +238,8 @@ def fold(entries: dict[int, Entry], number: int) -> str:
         if entry.model == number and isinstance(entry.event, CreateEvent):
             state = restore_state(entry.event)
         elif entry.model == number and entry.skipped is None:
-            try:
+            with suppress(FolklearnError):  # refused again
                 state.apply(entry, by_id.__getitem__)
-            except FolklearnError:
-                pass  # refused again
     digest: str = state.to_record().digest
     return digest
 
@@ -254,7 +257,8 @@ def check(ageing: Ageing) -> None:
             if isinstance(one, LabelEvent) and one.row is not None:
                 learned[one.row["x"]] += 1  # type: ignore[index]
     assert all(n == 1 for n in learned.values()), "learned twice"
-    if ageing.limits.archive or ageing.limits.keep_days is None:
+    limits = ageing.limits
+    if limits.archive or (limits.keep_days, limits.keep_bytes) == (None, None):
         for n, (key, items) in enumerate(ageing.sent.items()):
             for _, row in items if key in ageing.done else ():
                 who = int(str(row["customer"])[-3:])
@@ -297,6 +301,3 @@ def live(folder: Path, die_at: str, seed: int, n_days: int, limits: dict[str, An
             ageing.store.snapshot(host)
         if n % 3 == 2:
             ageing.erase(ageing.random.randrange(CUSTOMERS))
-
-
-__all__ = ["EraseEvent", "Iterator", "RefusedError"]

@@ -46,6 +46,15 @@ FAILPOINTS = (
     "before_checkpoint",
     "after_checkpoint",
 )
+FORGETTING = (  # places that only a folder with a policy, or an erasure, comes to
+    "in_compaction",
+    "after_archive",
+    "before_base",
+    "after_base",
+    "in_removal",
+    "before_erase",
+    "after_erase",
+)
 
 
 def die_at_failpoint(where: str) -> None:

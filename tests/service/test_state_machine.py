@@ -20,21 +20,27 @@ from folklearn.service.events import (
     Answer,
     ChangeRequest,
     Config,
+    EraseRequest,
+    ExpiryEvent,
     LabelEvent,
     LabelsRequest,
     PredictionEvent,
     PredictionsRequest,
     RefusedError,
+    ReleaseEvent,
     new_id,
 )
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.limits import Limits
+from folklearn.service.retention import WorkHere
 from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service import lives
+from tests.service.ageing import DAY, erase
 
-LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
+LIMITS = Limits(free_disk=0, replay=1e9, classes=2, keep_days=1.0)
 WAIT = 10.0
+KEYS = ["a", "b", "c", "d"]
 Both = tuple[ChangeRequest | None, str | None, reference.Outcome]
 NO_MODEL = 404, 0, 0
 
@@ -44,7 +50,7 @@ rows = st.builds(
     st.sampled_from([-1.0, 0.25, 3.0]),
     st.sampled_from(["red", "green"]),
 )
-keys = st.none() | st.sampled_from(["a", "b", "c", "d"])
+keys = st.none() | st.sampled_from(KEYS)
 asks = st.tuples(st.just("ask"), rows)
 with_rows = st.tuples(st.just("row"), rows, labels)
 with_ids = st.tuples(st.just("id"), st.integers(0, 9), labels)
@@ -60,15 +66,17 @@ class Service(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._place = lives.scratch()
-        self.now = 0
+        self.now = 1_000_000_000_000
         self._open()
         self._stale: ModelHost | None = None
         self.model: reference.Classifier | None = None
         self.ids: list[UUID] = []
         self.due: dict[UUID, int] = {}
+        self.colours: dict[Any, str] = {}
 
     def _open(self) -> None:
         self.store = ModelStore(Path(self._place.name), LIMITS, clock=lambda: self.now)
+        self.store.retention.launch = WorkHere
 
     def teardown(self) -> None:
         self.store.abandon()
@@ -88,7 +96,8 @@ class Service(RuleBasedStateMachine):
         if self.model is None:
             self.model = reference.Classifier(default, LIMITS.classes, windows=False)
             self._config = config
-            self.ids, self.due = [new_id()], {}  # an id that nobody has issued
+            # An id that nobody has issued, and that is never old.
+            self.ids, self.due = [new_id(10 * self.now)], {}
             self._stale = self.host
 
     @precondition(lambda self: self._stale is not None)
@@ -134,11 +143,12 @@ class Service(RuleBasedStateMachine):
 
     def _ask(self, host: ModelHost, row: Any) -> Both:
         seen = host.published.model
-        id, p = new_id(), list(seen.predict_proba_one(row).values())
+        id, p = new_id(self.now), list(seen.predict_proba_one(row).values())
         asked = PredictionEvent(row, p, seen.unseen_probability, host.published.version)
         if self.model is not None:
             self.model.ask(id, row, p, seen.unseen_probability)
             self.ids.append(id)
+            self.colours[id] = row["colour"]
             self.due[id] = self.now + round(1000 * WAIT)
         outcome = NO_MODEL if self.model is None else (200, 0, 0)
         return PredictionsRequest([(id, asked)]), None, outcome
@@ -158,6 +168,63 @@ class Service(RuleBasedStateMachine):
             for id, due in self.due.items():
                 if due <= self.now and id not in self.model.told:
                     self.model.expire(id)
+
+    @rule(days=st.sampled_from([0.4, 1.1]))
+    def grow_old(self, days: float) -> None:
+        """Let events become older than the policy allows."""
+        self.now += round(days * DAY)
+        self.wait(0.0)
+        last = self.store.journal.last
+        self.store.maintain()
+        while not self.store.retention.is_idle:
+            self.store.maintain()
+        host = self.host
+        if self.model is None or host is None:
+            return
+        for entry in self.store.journal.entries(after=last, model=host.number):
+            if isinstance(entry.event, ReleaseEvent):
+                self.model.model.release_rows()
+            else:
+                assert isinstance(entry.event, ExpiryEvent)
+                for id in entry.event.ids:
+                    assert self.due[id] <= self.now
+                    self.model.expire(id)
+        self._forget(host)
+
+    @precondition(lambda self: self.host is not None)
+    @rule(colour=st.sampled_from(["red", "green"]))
+    def erase(self, colour: str) -> None:
+        """Forget all rows of a colour; what the model learned of them stays."""
+        host, model, journal = self.host, self.model, self.store.journal
+        assert host is not None
+        assert model is not None
+        erase(self.store, host, EraseRequest("colour", colour))
+        model.model.release_rows()
+        for id in model.asked:
+            if self.colours[id] == colour:
+                model.gone.add(id)
+                model.told.setdefault(id, None)
+        for entry in journal.entries(model=host.number):
+            rows = [
+                getattr(one, "row", None) for one in getattr(entry.event, "items", [entry.event])
+            ]
+            assert not [row for row in rows if row and row["colour"] == colour]
+        self._forget(host)
+        if (place := model.model.find_category("colour", colour)) is not None:
+            model.model.forget_categories([place])
+
+    def _forget(self, host: ModelHost) -> None:
+        """Tell the reference which keys and ids nobody knows any longer, or only as removed."""
+        assert self.model is not None
+        for key in [*self.model.keys]:
+            found = self.store.journal.find_key(host.number, key)
+            if found is None:
+                del self.model.keys[key]
+            elif found[1] is None:
+                self.model.keys[key] = None, (410, 0, 0)
+        for id in self.model.told:
+            if self.store.journal.find_waiting(host.number, id) is None:
+                self.model.gone.add(id)
 
     @rule(is_closed=st.booleans())
     def restart(self, is_closed: bool) -> None:

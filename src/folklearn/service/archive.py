@@ -10,6 +10,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,20 @@ class Archive:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         lines = self._lines()
-        self.header = msgspec.json.decode(next(lines, b"{}"))
+        with suppress(msgspec.MsgspecError):
+            self.header = msgspec.json.decode(next(lines, b"{}"), type=dict[str, Any])
         lines.close()
-        if self.header.get("format") != _FORMAT:
+        if getattr(self, "header", {}).get("format") != _FORMAT:
             raise StateFileError(f"{self.path} is no archive of format {_FORMAT}")
 
     def __iter__(self) -> Iterator[ArchivedEvent]:
         lines = self._lines()
         next(lines)
-        yield from map(_decode_event, lines)
+        for line in lines:
+            try:
+                yield _decode_event(line)
+            except msgspec.MsgspecError as error:
+                raise StateFileError(f"{self.path} is damaged: {error}") from None
 
     def _lines(self) -> Any:
         """Yield all lines but the last; raise at the end if they are not those that it tells of."""

@@ -19,6 +19,7 @@ import msgspec
 
 from folklearn import serialization
 from folklearn.errors import FolklearnError
+from folklearn.model import roles
 from folklearn.readers.convert import format_cell
 from folklearn.service import events, states
 from folklearn.service.archive import Archive, ArchivedEvent, list_archives, write_archive
@@ -43,11 +44,14 @@ _CLEAN_SECONDS = 0.1  # between two looks whether files are clean
 class Matcher:
     """Tells what may stay of events: in their order, so that ids lead from rows to labels.
 
-    `rows` and `labels` count what was erased, `categories` are the values of erased rows.
+    `rows` and `labels` count what was erased, `categories` are the values that erased rows have in
+    some columns.
     """
 
-    def __init__(self, request: EraseRequest, ids: Collection[UUID] = ()) -> None:
-        self._column, self._value = request.column, request.value
+    def __init__(
+        self, request: EraseRequest, ids: Collection[UUID] = (), columns: Collection[str] = ()
+    ) -> None:
+        self._column, self._value, self._columns = request.column, request.value, {*columns}
         self.ids = {*request.ids, *ids}
         self.rows = self.labels = 0
         self.categories: set[tuple[str, str]] = set()
@@ -107,7 +111,8 @@ class Matcher:
 
     def _count(self, rows: list[Row]) -> None:
         self.rows += min(1, len(rows))
-        self.categories.update(chain.from_iterable(map(_cells, rows)))
+        for row in rows:
+            self.categories.update(_cells(row, self._columns))
 
     def _has(self, row: Row) -> bool:
         if self._column is None or (cell := row.get(self._column)) is None:
@@ -127,9 +132,9 @@ class Matcher:
         return refused | {"detail": _ERASED} if self.is_quoted_in(refused["detail"]) else refused
 
 
-def _cells(row: Row) -> Iterator[tuple[str, str]]:
-    for column, cell in row.items():
-        if (text := format_cell(cell)) is not None:
+def _cells(row: Row, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    for column in columns:
+        if (text := format_cell(row.get(column))) is not None:
             yield column, text
 
 
@@ -143,15 +148,15 @@ def _rows_in(event: Any) -> Iterator[Row]:
             yield from (one.row for one in items if one is not None and one.row is not None)
 
 
-def find(folder: Path, model: int, request: Any) -> dict[str, Any]:
+def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str, Any]:
     """Find the events of rows, rewrite archives without them, and rebuild the model if asked to.
 
-    Returns the events, up to which one was searched, ids of predictions and decisions, categories
-    that no other row has, and how many rows and labels are gone from archives.
+    Returns the events, and up to which one was searched; ids of predictions and decisions; values
+    in these columns that no other row has; and how many rows and labels are gone from archives.
     """
     request = msgspec.convert(request, EraseRequest)
     with alone_in(folder) as journal:
-        first = Matcher(request)
+        first = Matcher(request, columns=columns)
         archives = [Archive(path) for _, path in list_archives(folder, model)]
         for archived in chain.from_iterable(archives):
             first.rest(archived.event, archived.id)
@@ -184,9 +189,11 @@ def find(folder: Path, model: int, request: Any) -> dict[str, Any]:
 
 
 def _discard(categories: set[tuple[str, str]], event: Any) -> None:
+    """Keep of categories those that the rows of an event do not have."""
     if categories:
+        columns = {column for column, _ in categories}
         for row in _rows_in(event):
-            categories.difference_update(_cells(row))
+            categories.difference_update(_cells(row, columns))
 
 
 def _rewrite(archive: Archive, matcher: Matcher, categories: set[tuple[str, str]]) -> None:
@@ -242,8 +249,11 @@ def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
     if retention.is_erasing:
         raise RefusedError(503, "something else is being erased: try again", retry_after=5)
     retention.stop()
-    request_too = msgspec.to_builtins(request)
-    work = retention.launch(find, store.folder, model=host.number, request=request_too)
+    encoder = host.state.model.encoder if isinstance(host.state, ClassifierState) else None
+    roles_of_columns = {} if encoder is None else encoder.roles
+    columns = [column for column, role in roles_of_columns.items() if role == roles.CATEGORY]
+    task = {"model": host.number, "request": msgspec.to_builtins(request), "columns": columns}
+    work = retention.launch(find, store.folder, **task)
     retention.is_erasing = True
     return work
 
@@ -267,6 +277,8 @@ def complete(
         raise RefusedError(404, f"the model {host.row.name} was deleted")
     matcher = Matcher(request, [UUID(id) for id in found["ids"]])
     categories = {(column, text) for column, text in found["categories"]}
+    if request.column is not None and (text := format_cell(request.value)) is not None:
+        categories.add((request.column, text))  # also of rows whose events are not there any more
     pairs = [
         (entry, matcher.rest(entry.event, entry.id))
         for entry in map(journal.entry, found["events"])

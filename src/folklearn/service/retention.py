@@ -178,15 +178,14 @@ def note_build(journal: Journal, hosts: Iterable[ModelHost]) -> None:
     versions = map(version, ("numpy", "scipy", "numba", "llvmlite"))
     build = " ".join([__version__, platform.python_version(), *versions, get_host_cpu_name()])
     before = journal.row("SELECT name FROM build")
-    if before == (build,):
-        return
-    with journal.transaction():
-        journal.db.execute("DELETE FROM build")
+    if before is None:
         journal.db.execute("INSERT INTO build VALUES (?)", (build,))
-        if before is not None:
+    elif before != (build,):
+        records = [(host, serialization.as_bytes(host.state.to_record())) for host in hosts]
+        with journal.transaction():
+            journal.db.execute("UPDATE build SET name = ?", (build,))
             journal.db.execute("DELETE FROM mark")
-            for host in hosts:
-                record = serialization.as_bytes(host.state.to_record())
+            for host, record in records:
                 journal.put_base(host.number, Base(host.version, host.changed, record))
 
 
@@ -433,7 +432,7 @@ class Retention:
         """Remove events that no base and no label needs, in one short transaction."""
         db, journal = self._store.journal.db, self._store.journal
         stop = journal.seq_behind(after, _N_REMOVED)
-        columns = "event.seq, event.time, key, kept_since"
+        columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
         numbers = {"after": after, "upto": stop}
         rows: Any = db.execute(f"SELECT {columns} {where}", numbers).fetchall()

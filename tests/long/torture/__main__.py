@@ -19,7 +19,14 @@ from hypothesis import HealthCheck
 
 from experiments.durability.report import RESULTS, write_report
 from experiments.provenance import provenance, write_json
-from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
+from tests.service import (
+    lives,
+    test_damage,
+    test_failing_io,
+    test_kill,
+    test_power_cut,
+    test_retention,
+)
 from tests.service import test_state_machine as order_of_requests
 from tests.service.attacks import (
     MOST_RESIDENT,
@@ -32,6 +39,7 @@ from tests.service.attacks import (
 from tests.service.backups import copies_of_a_live_folder
 from tests.service.fuzz import fuzz
 from tests.service.running import Running
+from tests.service.years import live_through
 
 Found = dict[str, Any]
 
@@ -50,6 +58,26 @@ def kill(n_workers: int = 0) -> Iterator[Found]:
 def workers() -> Iterator[Found]:
     """Kill a service with worker processes, and its workers, a thousand times."""
     return kill(2)
+
+
+def forget() -> Iterator[Found]:
+    """Kill two hundred times a folder that removes what is old, and forgets people."""
+    deaths: Counter[str] = Counter()
+    for seed in range(6):
+        for where in lives.FORGETTING:
+            with lives.scratch() as place:
+                folder = Path(place) / "folder"
+                deaths[where] += test_retention.forget_and_die(folder, where, seed, n_deaths=5)
+        yield {"deaths": dict(deaths)}
+
+
+def year() -> Iterator[Found]:
+    """Serve a year and a million labels on a clock that is moved, with one month to keep."""
+    months: list[Found] = []
+    with lives.scratch() as place:
+        for month in live_through(Path(place), 365, 2_740):
+            months.append(month)
+            yield {"months": months}
 
 
 def power() -> Iterator[Found]:
@@ -176,6 +204,8 @@ def requests() -> Iterator[Found]:
 
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "kill": kill,
+    "forget": forget,
+    "year": year,
     "power": power,
     "failing": failing,
     "damage": damage,
