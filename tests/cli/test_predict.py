@@ -243,7 +243,7 @@ def test_weights_reach_the_learner(folklearn, mails, tmp_path):
     model = load(tmp_path / "m")
     assert model.metrics.weight == 60.0
     assert model.metrics.loss == pytest.approx(model.certificate().loss, rel=1e-9)
-    assert outcome.stderr.endswith(f"average log loss {model.metrics.loss / 60:.4f}.\n")
+    assert f", average log loss {model.metrics.loss / 60:.4f}, Brier score" in outcome.stderr
     plain = tmp_path / "plain.vw"
     plain.write_text(re.sub(r" \d \|", " |", VW))
     folklearn("run", plain, "--learner", "folklore", "-f", tmp_path / "n")
