@@ -53,7 +53,7 @@ types: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
-test-long: $(VENV)/.installed-dev
+test-long: $(VENV)/.installed-dev,mlflow
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-portable: $(VENV)/.installed-dev
