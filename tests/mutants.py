@@ -159,6 +159,10 @@ MUTANTS = (
         _OF_TANGENTS,
     ),
     Mutant(
+        "a radius of 0 holds the point itself", _TANGENTS,
+        "if point.radius > 0.0 else math.inf", "if point.radius > 0.0 else 0.0", _OF_POINTS,
+    ),
+    Mutant(
         "part of the way has all of the curvature", _TANGENTS,
         "(2.0 * s - s * s) * bent", "bent", _OF_TANGENTS,
     ),

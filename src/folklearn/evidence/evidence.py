@@ -350,7 +350,10 @@ class Evidence(LowerBound):
 
     def _share(self, W: Array) -> float:
         """Return how far on the way to W the tangents may lie: to where all curvatures hold."""
-        ratios = (point.step_to(W) / max(point.radius, 1e-300) for point in self._points)
+        ratios = (  # within a radius of 0 there is nothing, not even the point itself
+            point.step_to(W) / point.radius if point.radius > 0.0 else math.inf
+            for point in self._points
+        )
         return 1.0 / max(1.0, max(ratios, default=0.0) * (1.0 + 1e-12))
 
     def _tangent(self, W: Array, s: float) -> Tangent:
