@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -103,13 +104,12 @@ def serve(
             server.start_demo(address, key)
             typer.echo("           open it in a browser, log in with the key, and watch")
 
-    try:
+    with suppress(KeyboardInterrupt, Terminated):
         server.serve(
             folder, host, port, limits, print_address,
             n_workers=workers, log=log, listening=listening,
         )  # fmt: skip
-    except (KeyboardInterrupt, Terminated):
-        typer.echo("stopped    everything is kept")
+    typer.echo("stopped    everything is kept")
 
 
 def backup(
