@@ -4,12 +4,13 @@
 # make test-long  experiments, documentation pages, a browser: what make test leaves out
 # make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: an hour
 # make docs   the documentation as a site, to be read in a browser
-# make mutants  change each line that soundness skip_refresh on, and see that a test notices
+# make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make lowest  the tests with the lowest versions that pyproject.toml admits
+# make results  every experiment and benchmark again from one commit, hours; DATA=folder of the data sets, ONLY=names
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -17,10 +18,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs results bench clean
 
 help:
-	@sed -n '1,14s/^# //p' Makefile
+	@sed -n '1,15s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -52,7 +53,7 @@ types: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
-test-long: $(VENV)/.installed-dev
+test-long: $(VENV)/.installed-dev,mlflow
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-portable: $(VENV)/.installed-dev
@@ -91,6 +92,9 @@ docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+results: $(VENV)/.installed-dev
+	$(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(if $(ONLY),--only $(ONLY))
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py

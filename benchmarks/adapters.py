@@ -1,4 +1,4 @@
-"""What the River classifier costs beside its learner: `python benchmarks/adapters.py`.
+"""What the River classifier costs beside its learner: `python -m benchmarks.adapters`.
 
 The learner gets rows that are scaled already, the classifier dictionaries and text labels, of
 the same stream. Each predicts and learns every example of a slice in turn and continues its own
@@ -10,7 +10,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gc
-import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.provenance import provenance, stated, write_json
 from folklearn import Folklore
 from folklearn.adapters.river import FolkloreStreamClassifier
 from folklearn.scaler import OnlineScaler
@@ -73,6 +74,10 @@ def measure(d: int, K: int) -> dict[str, float]:
 
 
 def main() -> None:
+    origin = provenance(
+        "benchmarks.adapters", sys.argv[1:], seeds=[0], sizes={"rows": ROWS, "slices": SLICES},
+        libraries=["river"],
+    )  # fmt: skip
     results = {f"({d}, {K})": measure(d, K) for d, K in SIZES}
     lines = ["| (d, K) | Folklore, µs | River classifier, µs | ratio |", "|---|---|---|---|"]
     lines += [
@@ -80,10 +85,10 @@ def main() -> None:
         for size, one in results.items()
     ]
     met = "met" if results["(20, 5)"]["ratio"] <= MAX_RATIO else "missed"
-    note = f"`python benchmarks/adapters.py`; at most {MAX_RATIO:g} at (20, 5): {met}."
+    note = f"{stated(origin)}; at most {MAX_RATIO:g} at (20, 5): {met}."
     text = "\n".join([*lines, "", note, ""])
     (RESULTS / "adapters.md").write_text(text)
-    (RESULTS / "adapters.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_json(RESULTS / "adapters.json", {"origin": origin, "sizes": results})
     print(text)
 
 

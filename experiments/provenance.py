@@ -44,7 +44,7 @@ def provenance(
 def version() -> dict[str, Any]:
     """Return the commit, and whether code differs from it; None outside a repository."""
     return {
-        "commit": _git("rev-parse", "HEAD") or "unknown",
+        "commit": git("rev-parse", "HEAD") or "unknown",
         "uncommitted_changes": _changed(),
     }
 
@@ -72,11 +72,11 @@ def _without_place(argument: str) -> str:
 def _changed() -> bool | None:
     """Whether code differs from the commit; results, which runs write, do not count."""
     results = [":!experiments/*/results/*", ":!benchmarks/results/*"]
-    state = _git("status", "--porcelain", "--untracked-files=all", "--", ".", *results)
+    state = git("status", "--porcelain", "--untracked-files=all", "--", ".", *results)
     return None if state is None else bool(state)
 
 
-def _git(*words: str) -> str | None:
+def git(*words: str) -> str | None:
     """The answer of a git command that changes nothing, or None without a repository."""
     try:
         done = subprocess.run(

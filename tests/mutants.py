@@ -65,6 +65,10 @@ _OF_PLANES = ("tests/evidence/test_linear_evidence.py",)
 _OF_POINTS = ("tests/evidence/test_points.py",)
 _OF_TANGENTS = ("tests/evidence/test_tangent.py",)
 _OF_JOINS = ("tests/evidence/test_evidence.py::test_a_joined_point_lies_within_both",)
+_OF_RELEASES = (
+    "tests/evidence/test_evidence.py"
+    "::test_rows_that_are_expanded_beside_a_point_pay_for_the_way_to_it",
+)
 _OF_STREAMS = tuple(  # of those that compile nothing
     f"tests/model/test_stream_evidence.py::test_{name}"
     for name in (
@@ -154,9 +158,18 @@ MUTANTS = (
         "self.radius - self.step_to(other.W)", _OF_JOINS,
     ),
     Mutant(
+        "rows beside a point do not pay for the way to it", _TANGENTS,
+        "self._points[-1].radius + self._points[-1].step_to(W)", "self._points[-1].radius",
+        _OF_RELEASES,
+    ),
+    Mutant(
         "tangents lie outside of where curvatures hold", _TANGENTS,
         "return 1.0 / max(1.0, max(ratios, default=0.0) * (1.0 + 1e-12))", "return 1.0",
         _OF_TANGENTS,
+    ),
+    Mutant(
+        "a radius of 0 holds the point itself", _TANGENTS,
+        "if point.radius > 0.0 else math.inf", "if point.radius > 0.0 else 0.0", _OF_POINTS,
     ),
     Mutant(
         "part of the way has all of the curvature", _TANGENTS,

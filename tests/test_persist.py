@@ -39,6 +39,12 @@ def test_everything_comes_back(model, saved):
     np.testing.assert_array_equal(loaded.coef(), model.coef())
 
 
+def test_completion_shows_what_is_for_users(model):
+    shown = {name for name in dir(model) if not name.startswith("_")}
+    assert {name for name in shown if name.isupper()} == {"B", "R"}
+    assert {"certificate", "gamma", "run", "save"} <= shown
+
+
 def test_truncated_at_any_place(saved):
     content = saved.read_bytes()
     for length in [0, 3, 8, 50, len(content) // 2, len(content) - 1]:

@@ -3,6 +3,8 @@
 import re
 import sys
 
+from benchmarks.readme import with_tables
+
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,3 +39,13 @@ def test_links_lead_somewhere():
     for link in links:
         if not link.startswith("http"):
             assert (ROOT / link).exists(), link
+
+
+def test_its_tables_are_those_of_the_recorded_results():
+    assert with_tables(README) == README, "python -m benchmarks.readme writes them"
+
+
+def test_tables_follow_the_results():
+    wrong = README.replace("| 14.4 |", "| 14.5 |").replace("|**.287**|", "| .287 |")
+    assert wrong != README
+    assert with_tables(wrong) == README

@@ -168,6 +168,9 @@ class Serializable:
     STATE: ClassVar[Mapping[str, Any]] = {}
     UNBOUNDED: ClassVar[tuple[str, ...]] = ()
 
+    def __dir__(self) -> list[str]:  # completion shows what is for users
+        return [name for name in super().__dir__() if name not in Serializable.__annotations__]
+
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         """Return how many numbers the arrays of a state with these parameters hold at least."""

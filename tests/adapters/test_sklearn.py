@@ -71,6 +71,12 @@ def test_the_checks_of_scikit_learn(estimator, check):
         check(estimator)
 
 
+def test_the_learner_is_named_first_and_the_rest_by_name():
+    assert FolkloreClassifier("folklore").learner == "folklore"
+    with pytest.raises(TypeError, match="positional"):
+        FolkloreClassifier("folklore", 10.0)
+
+
 # What fit and partial_fit are
 
 

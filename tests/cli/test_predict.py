@@ -13,6 +13,7 @@ from rich.console import Console
 
 from folklearn import load
 from folklearn.cli.display import progress_bar
+from folklearn.metrics.scores import score
 from tests.cli.conftest import KINDS
 from tests.cli.test_run import read_predictions
 
@@ -154,7 +155,9 @@ def test_the_score(folklearn, pets, saved, expected, rows, write_csv):
     y = np.array([labels.index(row[-1]) for row in rows])
     outcome = folklearn("predict", saved, pets)
     last = outcome.stderr.splitlines()[-1]
-    found = re.search(r"Over 300 rows with a label: error (\S+)%, average log loss (\S+)\.$", last)
+    said = r"Over 300 rows with a label: error (\S+)%, average log loss (\S+), Brier score (\S+)\.$"
+    found = re.search(said, last)
+    assert float(found[3]) == pytest.approx(score(expected, y).brier, abs=6e-5)
     assert float(found[2]) == pytest.approx(-np.log(expected[np.arange(300), y]).mean(), abs=6e-5)
     assert float(found[1]) == pytest.approx(100 * (expected.argmax(axis=1) != y).mean(), abs=6e-3)
     rows[8][3], rows[9][3] = "bird", ""
@@ -240,7 +243,7 @@ def test_weights_reach_the_learner(folklearn, mails, tmp_path):
     model = load(tmp_path / "m")
     assert model.metrics.weight == 60.0
     assert model.metrics.loss == pytest.approx(model.certificate().loss, rel=1e-9)
-    assert outcome.stderr.endswith(f"average log loss {model.metrics.loss / 60:.4f}.\n")
+    assert f", average log loss {model.metrics.loss / 60:.4f}, Brier score" in outcome.stderr
     plain = tmp_path / "plain.vw"
     plain.write_text(re.sub(r" \d \|", " |", VW))
     folklearn("run", plain, "--learner", "folklore", "-f", tmp_path / "n")

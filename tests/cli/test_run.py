@@ -12,6 +12,7 @@ import pytest
 from folklearn import Folklore, Model, load
 from folklearn.cli.options import LEARNERS
 from folklearn.learners.auto import Auto
+from folklearn.metrics.scores import score
 from folklearn.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
 
@@ -77,8 +78,8 @@ def test_the_table_tells_the_losses_of_the_library(folklearn, pets, as_arrays):
             100 * wrong, abs=101 / n
         )  # the first row is a tie
     last = outcome.stderr.splitlines()[-1]
-    error = rows[-1][3]
-    assert last == f"Over all 300 rows: error {error}, average log loss {losses.mean():.4f}."
+    averages = f"log loss {losses.mean():.4f}, Brier score {score(P, y).brier:.4f}."
+    assert last == f"Over all 300 rows: error {rows[-1][3]}, average {averages}"
 
 
 def test_the_first_screen_has_no_jargon(folklearn, pets):

@@ -45,9 +45,9 @@ def penalised_optimum(evidence, X, Y, weight):
 
 
 def collect(rng, X, Y, weight, **settings):
-    """Evidence of the rows in one piece, in pieces, merged, grown, or saved on the way."""
+    """Evidence of the rows in one piece, in pieces, merged, saved or without rows on the way."""
     (T, d), K = X.shape, Y.shape[1]
-    kind = rng.integers(5)
+    kind = rng.integers(6)
     cuts = [0, *np.sort(rng.integers(0, T + 1, size=2)), T]
     parts = [slice(a, b) for a, b in pairwise(cuts)]
     whole = Evidence(n_features=d, n_classes=K, **settings)
@@ -62,6 +62,8 @@ def collect(rng, X, Y, weight, **settings):
             whole = folklearn.load(whole.to_bytes())
         if kind == 3:
             whole = whole * 1.0
+        if kind == 4:
+            whole._release_rows()
     return whole
 
 
@@ -92,6 +94,52 @@ def test_no_model_of_any_norm_is_below_the_bound(group, seed):
             assert bound <= loss + penalty + 1e-11 * (1.0 + loss + penalty + size)
         n_close += bound >= 0.5 * optimum
     assert n_close >= 2  # a bound that says nothing would be below too
+
+
+@pytest.mark.parametrize("group", range(8))
+def test_rows_that_are_let_go_of_leave_the_bound_and_keep_it_true(group, seed, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_ROWS", int(1 + 60 * (group % 3)))
+    rng = np.random.default_rng([seed, group, 1])
+    n_close = 0
+    for _ in range(8):
+        d, K, n_parts = int(rng.integers(1, 5)), int(rng.integers(2, 5)), int(rng.integers(1, 9))
+        X, Y, weight = one_stream(rng, int(rng.integers(40, 300)), d, K)
+        X = np.clip(X, -1e3, 1e3)
+        evidence = Evidence(n_features=d, n_classes=K, C=10.0 ** rng.uniform(-2, 3))
+        for part in np.array_split(np.arange(len(X)), n_parts):
+            evidence.add(X[part], Y[part], weight=weight[part])
+            before, W = evidence.minimise()
+            is_within = evidence._share(W) == 1.0  # of all radii
+            evidence._release_rows()
+            assert evidence.n_waiting == 0
+            assert not is_within or evidence.lower_bound() >= (1.0 - 1e-5) * before
+            optimum, best = penalised_optimum(
+                evidence, *(a[: part[-1] + 1] for a in (X, Y, weight))
+            )
+            size = weight @ np.linalg.norm(X, axis=1) * np.abs(best).max()
+            assert evidence.lower_bound() <= optimum + 1e-11 * (1.0 + abs(optimum) + size)
+            for scale in (0.0, 0.1, 10.0):
+                W = best + scale * rng.normal(size=best.shape)
+                loss = total_loss(W, *(a[: part[-1] + 1] for a in (X, Y, weight)))
+                assert evidence.value(W) <= loss + 1e-11 * (1.0 + loss + size + scale * size)
+        n_close += evidence.lower_bound() >= 0.3 * optimum
+    assert n_close >= 2
+
+
+def test_rows_that_are_expanded_beside_a_point_pay_for_the_way_to_it(monkeypatch):
+    monkeypatch.setattr(module, "KEPT_ROWS", 10**6)
+    monkeypatch.setattr(module, "_RADIUS", 0.05)
+    monkeypatch.setattr(module, "_GROWTH", 10**6)  # no second point
+    X, y = np.ones((2200, 1)), np.repeat([0, 1, 0, 1], [196, 4, 1000, 1000])
+    evidence = Evidence(n_features=1, n_classes=2, C=1e6)
+    evidence.add(X[:200], y[:200])
+    evidence._release_rows()
+    sure = evidence.minimise()[1]
+    evidence.add(X[200:], y[200:])
+    evidence._release_rows()
+    assert len(evidence._points) == 1
+    assert evidence._share(sure) == 1.0
+    assert evidence.value(sure) <= total_loss(sure, X, np.eye(2)[y], np.ones(len(X)))
 
 
 @pytest.mark.parametrize("exponent", [-120, -30, 8, 14])

@@ -126,6 +126,17 @@ def test_a_joined_metric_pays_for_its_rounding():
     np.testing.assert_array_less(1.0 + 4.0 * d * d * 2.0**-52 + 2.0 * error, grown)
 
 
+def test_points_too_far_apart_leave_no_step():
+    """What is near the second point is not within the radius of the first: planes alone hold."""
+    near, _ = ExpansionPoint.at(np.zeros((2, 1)), np.ones((2, 1, 1)), 1.0)
+    far, _ = ExpansionPoint.at(np.array([[3.0], [-3.0]]), np.ones((2, 1, 1)), 1.0)
+    evidence = Evidence(n_features=1, n_classes=2)
+    evidence._points = [far.join(near)]
+    assert evidence._share(near.W) == 0.0
+    evidence._points = [near]
+    assert evidence._share(near.W) == 1.0
+
+
 def measured(X, inverses):
     evidence = Evidence(n_features=X.shape[1], n_classes=len(inverses))
     evidence._rows.extend(X, np.zeros((len(X), len(inverses))), np.ones(len(X)))

@@ -149,6 +149,13 @@ def test_a_model_says_what_is_wrong_with_its_columns(rng):
     assert all(note.replace("'", "&#39;") in model.report() for note in run.notes)
 
 
+@pytest.mark.parametrize("beside", [{}, {"same": 3.0}])
+def test_texts_that_differ_are_no_constant(beside):
+    rows = [{"note": f"this is text {t}", "y": "ab"[t % 2]} | beside for t in range(80)]
+    run = Model(roles={"note": "words"}).run(rows, "y")
+    assert run.notes == ["The same value in all rows: same."] * len(beside)
+
+
 def test_a_model_says_what_is_wrong_with_its_labels():
     rows = [{"x": t % 7.0, "y": ("Yes", "yes", "no", 3)[t % 4]} for t in range(80)]
     run = Model(learner="ogd").run(rows, "y")

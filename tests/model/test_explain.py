@@ -542,3 +542,24 @@ def test_why_a_row_is_drawn(rng, tmp_path):
     assert [bar.get_width() for bar in ax.patches] == [line.nats for line in explained.top(20)]
     assert ax.get_xlabel() == f"← {explained.against}     log odds     {explained.label} →"
     assert "kind = " in explained._repr_html_()
+
+
+def test_importance_is_what_shuffling_a_column_costs(rng):
+    x, z = rng.normal(size=(2, 600))
+    labels = np.where(x + 0.3 * rng.normal(size=600) > 0.0, "yes", "no")
+    rows = [{"x": float(a), "z": float(b)} for a, b in zip(x, z, strict=True)]
+    model = Model()
+    model.learn_many(rows, labels)
+    found = model.explain().importance
+
+    def loss(shuffled):
+        P = model.predict_proba(shuffled)
+        places = [model.labels.index(label) for label in labels]
+        return -np.log(P[np.arange(600), places]).mean()
+
+    for name in ("x", "z"):
+        others = [
+            {**row, name: rows[i][name]} for row, i in zip(rows, rng.permutation(600), strict=True)
+        ]
+        assert abs(found[name] - (loss(others) - loss(rows))) < 0.3 * found["x"]
+    assert found["x"] > 10.0 * abs(found["z"])

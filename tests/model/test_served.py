@@ -163,3 +163,13 @@ def test_a_record_as_bytes():
     assert serialization.of_bytes(content).digest == record.digest
     with pytest.raises(folklearn.errors.StateFileError):
         serialization.of_bytes(content[:-1])
+
+
+def test_saving_what_predicts_leaves_the_model_as_it_is(tmp_path):
+    """Rows that were learned one by one are not counted twice."""
+    model, other = folklearn.Model(terms="none"), folklearn.Model(terms="none")
+    for x, y in rows(50):
+        model.learn_one(x, y)
+        other.learn_one(x, y)
+        model.save(tmp_path / "small.folk", inference=True)
+    assert model.to_record().digest == other.to_record().digest

@@ -257,3 +257,69 @@ def test_a_model_is_the_same_in_either_coordinates(rng):
     weights, constants = rng.normal(size=(2, 3)), rng.normal(size=2)
     W = scaler.model(weights, constants)
     np.testing.assert_allclose(scaler.transform(X) @ W.T, X @ weights.T + constants)
+
+
+@pytest.mark.parametrize("draw", range(8))
+def test_rows_that_are_let_go_of_at_any_time_never_lift_a_bound(draw, seed, monkeypatch):
+    """Of the whole stream and of windows; also rows that come before coordinates are set."""
+    monkeypatch.setattr(stream_evidence, "HEAD_ROWS", 128)
+    monkeypatch.setattr(stream_evidence, "_LEAST_HEAD_ROWS", 40)
+    rng = np.random.default_rng([seed, draw])
+    X, y = labelled(rng, T=400)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[0] = 1.0, 100.0, -5.0
+    model = Model("ogd", windows=True)
+    cuts = [*np.sort(rng.choice(np.arange(1, 250), rng.integers(1, 7), replace=False)).tolist()]
+    for start, stop in zip([0, *cuts], [*cuts, 400], strict=True):
+        model.learn_many(rows_of(X[start:stop]), y[start:stop].tolist())
+        if stop < 400:
+            before = model.certificate()
+            model.release_rows()
+            assert model.certificate().valid
+            if stop >= 40 and before is not None:
+                was, now = before.best_linear_at_least, model.certificate().best_linear_at_least
+                assert now > (1.0 - 1e-3) * was - 1e-3
+            model = load(model.to_bytes())
+    n_head = min([*(cut for cut in cuts if cut >= 40), 128])
+    Z, y = coordinates(X, n_head=n_head), np.where(y == y[0], 0, 1)
+    found = model.certificate()
+    assert f"the first {n_head} rows" in found.in_words()
+    means = model.pipeline.evidence._scaler.means
+    np.testing.assert_allclose(means, np.nanmean(X[:n_head], axis=0), rtol=1e-9)
+    assert found.best_linear_at_least <= least_cost(Z, y)
+    bounded = [window for window in model.windows() if window.lower_bound > 0.0]
+    assert [window.start for window in bounded][:2] == [320, 256]
+    assert bounded[0].lower_bound > 0.9 * least_cost(Z[320:], y[320:])
+    assert bounded[-1].start == 0
+    for window in bounded:
+        rows = slice(window.start, window.stop)
+        assert window.lower_bound <= least_cost(Z[rows], y[rows])
+
+
+@pytest.mark.parametrize("n", [10, 50, 138, 178])
+def test_a_window_that_lost_its_first_rows_has_the_later_ones(n, rng, monkeypatch):
+    monkeypatch.setattr(stream_evidence, "HEAD_ROWS", 128)
+    monkeypatch.setattr(stream_evidence, "_LEAST_HEAD_ROWS", 40)
+    X, y = labelled(rng, T=256)
+    model = Model("ogd", windows=True)
+    model.learn_many(rows_of(X[:n]), y[:n].tolist())
+    model.release_rows()
+    model.learn_many(rows_of(X[n:]), y[n:].tolist())
+    n_lost = n if n < 40 else n % 64
+    ladder = model.pipeline.evidence._ladder
+    assert sum(span.evidence.n_rounds for span in ladder) == 256 - n_lost
+    assert sum(span.n_rounds for span in ladder) == 256
+
+
+def test_large_sums_begin_windows_anew(rng, monkeypatch):
+    monkeypatch.setattr(evidence, "_WIDE_POINT", 8)
+    X, y = labelled(rng, T=600)
+    model = Model("ogd", windows=True)
+    model.learn_many(rows_of(X[:512]), y[:512].tolist())
+    before = model.windows()[-1].lower_bound
+    model.release_rows()
+    model.learn_many(rows_of(X[512:]), y[512:].tolist())
+    *recent, whole = model.windows()
+    assert 0.0 < recent[0].lower_bound < recent[0].loss
+    assert 0.0 < whole.lower_bound < before  # of the last 88 rows alone
+    assert model.certificate().best_linear_at_least > before

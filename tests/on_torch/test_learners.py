@@ -231,6 +231,23 @@ def test_it_is_saved_as_on_the_cpu_and_comes_back_there(device, tmp_path):
     assert not is_there(loaded)
 
 
+def test_rows_are_let_go_of_as_on_the_cpu(device):
+    X, Y, weight = mixed_stream(4, 700, 3, 3, "weighted")
+    y = Y.argmax(axis=1)
+    here, there = leaders(3, 3, device)
+    for rows in (slice(0, 20), slice(20, 400), slice(400, 700)):
+        found, expected = (
+            each.run(X[rows], y[rows], weight=weight[rows]) for each in (there, here)
+        )
+        near(found, expected)
+        for learner in (here, there):
+            learner._release_rows()
+        assert not there._state["kept_x"].any()
+        assert there.device == device.name
+        assert_same(there, here)
+    assert is_there(there)
+
+
 def test_to_where_it_is_changes_nothing(device):
     X, Y, _ = mixed_stream(14, 200, 3, 3, "hard")
     for learner in leaders(3, 3, device):

@@ -136,7 +136,7 @@ def _context() -> Any:
 
 def begin(live: Callable[..., None], *arguments: Any) -> BaseProcess:
     """Begin a life."""
-    process: BaseProcess = _context().Process(target=live, args=arguments, daemon=True)
+    process: BaseProcess = _context().Process(target=live, args=arguments)
     process.start()
     return process
 
@@ -145,6 +145,13 @@ def end(process: BaseProcess) -> None:
     """Kill -9."""
     process.kill()
     process.join()
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the worker processes of a service."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    pids = {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    return sorted(pid for pid in pids if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
 
 
 def free_port() -> int:
@@ -163,7 +170,9 @@ def first_key(folder: Path) -> str:
 # What processes do.
 
 
-def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") -> None:
+def serve(
+    folder: Path, port: int, die_at: str = "", synchronous: str = "FULL", n_workers: int = 0
+) -> None:
     """Serve over HTTP, with many snapshots and checkpoints, and die at a place."""
     _quietly(folder)
     journal._MAX_WAL_BYTES = EARLY_CHECKPOINT
@@ -173,7 +182,8 @@ def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") 
         database = service.store.journal.db
         service.writer.submit(lambda: database.pragma("synchronous", synchronous)).result()
 
-    server.serve(folder, "127.0.0.1", port, LIMITS, begun)
+    sys.stdin = None  # type: ignore[assignment]  # which uvicorn hands to workers by its number
+    server.serve(folder, "127.0.0.1", port, LIMITS, begun, n_workers=n_workers)
 
 
 def do(folder: Path, secret: str, record: Path, seed: int, n: int, fault: Fault | None) -> None:

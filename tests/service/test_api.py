@@ -47,7 +47,9 @@ def churn(service: Running) -> Iterator[Running]:
 
 def test_health_needs_no_key(service: Running) -> None:
     assert service.ask("GET", "/v1/health/live", key=None).body == {"status": "live"}
-    assert service.ask("GET", "/v1/health/ready", key=None).status == 200
+    for what in ("ready", "learn"):
+        reply = service.ask("GET", f"/v1/health/{what}", key=None)
+        assert reply[:2] == (200, {"status": "ready"})
 
 
 def test_it_predicts_as_the_library_does(churn: Running) -> None:
@@ -480,7 +482,9 @@ def test_a_full_disk_is_answered_and_reading_goes_on(tmp_path: Path) -> None:
         reply = service.ask("POST", f"{MODEL}/learn", {"row": ROW, "label": "go"})
         assert reply.status == 503
         assert "disk" in reply.body["detail"]
-        assert service.ask("GET", "/v1/health/ready").status == 503
+        degraded = {"status": "degraded", "reasons": ["disk"]}
+        assert service.ask("GET", "/v1/health/ready")[:2] == (200, degraded)
+        assert service.ask("GET", "/v1/health/learn").status == 503
         assert service.ask("GET", MODEL).body["rows"] == 0
         found = service.ask("POST", f"{MODEL}/predict", {"row": ROW, "remember": False})
         assert found.status == 200

@@ -126,6 +126,10 @@ TRIALS: dict[str, tuple[dict[str, Any], Trial]] = {
     "features": ({"features": 2}, after(learn({"x": "a"}), then=learn({"y": 1, "z": 1}))),
     "places": ({"places": 60}, after(learn({"t": "one more text"}), then=learn(TEXT))),
     "learner": ({"learner": 300_000}, after(learn({"x": 1}), then=learn(WIDE))),
+    "growth": (
+        {"growth": 1},
+        after(learn({"x": 1}), learn({"x": 1}, "b"), then=learn({"x": 1}, "c")),
+    ),
     "memory": ({"memory": 1_000_000}, after(learn({"x": 1}), then=learn(WIDE))),
     "copies": ({"copies": 1}, after(learn({"x": 1}), then=look)),
     "answer": ({"answer": 2_000}, after(learn({"x": 1}), then=predict_many(30))),
@@ -136,6 +140,7 @@ TRIALS: dict[str, tuple[dict[str, Any], Trial]] = {
     "free_disk": ({"free_disk": 2**62}, learn({"x": 1})),
 }  # fmt: skip
 ELSEWHERE = {"unread", "replay"}  # which answer nothing
+BY_TYPE = {"label", "name", "text"}  # whose sentences say so
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - ELSEWHERE))
@@ -146,6 +151,8 @@ def test_a_limit_is_reached(name: str, tmp_path: Path) -> None:
         reply = trial(service)
         assert reply.status == int(FIELDS[name].metadata["answer"]), reply
         assert (reply.status in (429, 503)) == ("retry-after" in reply.headers)
+        limit = None if name in BY_TYPE else f"{name}={getattr(service.service.limits, name)}"
+        assert reply.headers.get("folklearn-limit") == reply.body.get("limit") == limit
         assert service.ask("GET", MODEL).status == 200
         assert (
             service.ask("POST", f"{MODEL}/predict", {"row": {"x": 1}, "remember": False}).status
@@ -353,7 +360,10 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
             assert (reply.status, "the largest is large" in reply.body["detail"]) == (503, True)
             asked = {"row": {"t": "some words"}, "remember": False}
             assert service.ask("POST", f"/v1/models/{name}/predict", asked).status == 200
-        assert service.ask("GET", "/v1/health/ready", key=None).status == 503
+        degraded = {"status": "degraded", "reasons": ["memory"]}
+        assert service.ask("GET", "/v1/health/ready", key=None)[:2] == (200, degraded)
+        reply = service.ask("GET", "/v1/health/learn", key=None)
+        assert (reply.status, "large" in reply.body["detail"]) == (503, False)
         assert service.ask("PUT", "/v1/models/more", AGENT).status == 503
         assert _check_replay(service, "large") == digest
 
@@ -365,6 +375,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
         assert 2 < held < version
         reply = service.ask("POST", "/v1/models/large/learn", {"row": {"t": "a"}, "label": "b"})
         assert (reply.status, f"as of event {held}" in reply.body["detail"]) == (503, True)
+        assert "held" in service.ask("GET", "/v1/health/ready", key=None).body["reasons"]
         asked = {"row": {"t": "some words"}}
         assert service.post("/v1/models/large/predict", asked)["version"] == held
         assert service.service.store.memory.n_bytes < 2 * little.memory

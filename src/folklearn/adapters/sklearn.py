@@ -136,8 +136,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        *,
         learner: str = "auto",
+        *,
         B: float | None = None,
         lam: float | None = None,
         memory: int | None = None,

@@ -159,7 +159,7 @@ class OnlineMBBM(Booster):
     Guarantee, up to the error of the sampled potentials, about :math:`1/\sqrt{n\_samples}`:
     mistakes :math:`\le (K-1) e^{-\gamma^2 N/2} T + \sum_i S_i`, where :math:`S_i` is by how much
     the costs of learner i exceed those of a guess with edge :math:`\gamma`; derived in
-    docs/theory/reductions.md.
+    docs/theory/boosting.md.
 
     Parameters
     ----------

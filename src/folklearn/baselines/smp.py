@@ -111,7 +111,7 @@ class SMP(Serializable):
     :math:`\text{risk}(W) + \lambda \|W\|_F^2/(T+1) + E \ln N(x)`, N(x) the normaliser; see
     `guarantee`. The last term is about (K-1) d / T at large T. ``"laplace"`` has none: its
     probabilities are off by less than .01 in the mean at lam of .1 or more, by .07 on a nearly
-    separable sample (lam = .01, T = 20). Derived in docs/theory/reductions.md.
+    separable sample (lam = .01, T = 20). Derived in docs/theory/sample.md.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class OnlineToBatch(Serializable):
     `guarantee` returns. The expectations are over rows and draws: a single G is one draw of
     the bound, and a single predictor may be worse. Averaging is no worse than one state (m = 1)
     in expectation, because -ln p is convex in p. Risk is the expected log loss; with weights, of
-    :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/reductions.md.
+    :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/sample.md.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class BoostingRegression(_RegressionRows, Serializable):
     References
     ----------
     Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
-    Regression", Algorithm 3 and Theorem 4; docs/theory/reductions.md.
+    Regression", Algorithm 3 and Theorem 4; docs/theory/boosting.md.
     """
 
     PARAMS = ("n_classes", "regression", "horizon")

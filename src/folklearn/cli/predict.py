@@ -112,7 +112,8 @@ def predict(
         unknown = f", {score.n_unknown} of them of classes that the model does not know"
         console.print(
             f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
-            f"error {score.error:.2%}, average log loss {score.loss:.4f}{cost}."
+            f"error {score.error:.2%}, average log loss {score.loss:.4f}, "
+            f"Brier score {score.brier:.4f}{cost}."
         )
         for line in score.rare_in_words:
             console.print(line)

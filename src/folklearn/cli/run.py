@@ -242,9 +242,10 @@ def run(
             console.print("\n".join(display.describe_details(model)))
         outputs.commit(console)
     error, rows = model.metrics.n_errors / model.n_rounds, count_of(model.n_rounds, "row")
-    loss = format_loss(model.metrics.average_loss)
-    console.print(f"Over all {rows}: error {error:.2%}, average log loss {loss}.")
-    for line in Score(model, model.metrics).rare_in_words:
+    score = Score(model, model.metrics)
+    losses = f"average log loss {format_loss(score.loss)}, Brier score {score.brier:.4f}"
+    console.print(f"Over all {rows}: error {error:.2%}, {losses}.")
+    for line in score.rare_in_words:
         console.print(line)
     signals.raise_ended()
 

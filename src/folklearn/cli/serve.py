@@ -3,7 +3,9 @@
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 _SCOPE_HELP = f"Permission, admin is everything; repeatable. Default: {', '.join(DEFAULT_SCOPES)}."
 
 
+class LogForm(StrEnum):
+    """What a service logs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 def serve(
     folder: Annotated[Path, Argument(help="Folder of the service; created if missing.")],
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
@@ -33,6 +42,15 @@ def serve(
     memory: Annotated[
         float, Option(min=0.05, help="Gigabytes of memory for all models.")
     ] = Limits.memory / 1e9,
+    workers: Annotated[
+        int,
+        Option(
+            min=0, max=64, help="Processes for HTTP and predictions, beside the one that learns."
+        ),
+    ] = 0,
+    log: Annotated[
+        LogForm, Option(help="Standard error: failures as text, or every request as JSON.")
+    ] = LogForm.TEXT,
     keep_days: Annotated[
         float | None,
         Option(min=0.01, help="Days that events and rows are kept. Default: for ever."),
@@ -53,6 +71,9 @@ def serve(
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
     if archive and keep_days is None and keep_bytes is None:
         raise InvalidInputError("--archive needs --keep-days or --keep-bytes: nothing is removed")
+    listening = server.inherited_socket()
+    if listening is not None:
+        host, port = listening.getsockname()[:2]
     is_new = server.lacks_key(folder, host)
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
@@ -83,10 +104,12 @@ def serve(
             server.start_demo(address, key)
             typer.echo("           open it in a browser, log in with the key, and watch")
 
-    try:
-        server.serve(folder, host, port, limits, print_address)
-    except (KeyboardInterrupt, Terminated):
-        typer.echo("stopped    everything is kept")
+    with suppress(KeyboardInterrupt, Terminated):
+        server.serve(
+            folder, host, port, limits, print_address,
+            n_workers=workers, log=log, listening=listening,
+        )  # fmt: skip
+    typer.echo("stopped    everything is kept")
 
 
 def backup(

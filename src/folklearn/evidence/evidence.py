@@ -222,46 +222,49 @@ class Evidence(LowerBound):
         """Let the rows that are best known enter the sums, once too many wait."""
         n_ready = len(self._rows.X) - KEPT_ROWS
         if n_ready >= SETTLED_ROWS:
-            self._enter(n_ready)
+            with threads_for(self._W.size, everywhere=True):
+                if self._is_point_due():
+                    self._add_point(self._move())
+                self._enter(n_ready)
 
-    def _release_rows(self, *, curved: bool = True) -> None:
-        """Let all rows that wait enter the sums; those of planes alone, if not `curved`.
+    def _release_rows(self) -> None:
+        """Let all rows that wait enter the sums, where the bound is reached: it stays what it is.
 
-        Planes at the minimiser leave the bound what it is, and more rows make it less tight.
+        Later rows move the minimiser, and then the sums are below what the rows had.
         """
         self._flush()
-        rows = self._rows
-        if curved and len(rows.X):
-            self._enter(len(rows.X))
-        elif len(rows.X):
-            P = softmax(compute_logits(rows.X, self.minimise()[1]))
-            self._add_planes(rows.X, rows.Y, rows.weights, P)
-            self._n_settled += len(rows.X)
-            rows.keep(slice(0))
+        if len(self._rows.X):
+            self._W = self.minimise()[1]
+            with threads_for(self._W.size, everywhere=True):
+                if self._is_point_due():
+                    self._add_point(self._minimise(0, 1.0, 0)[1])
+                self._enter(len(self._rows.X))
         self._minimum = None
+
+    def _is_point_due(self) -> bool:
+        n_rows = self._n_settled + len(self._rows.X)
+        return n_rows >= self._next_point or self._inverses is None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether points are so large that there should be few of them."""
+        return self._planes.size * self.n_features > _WIDE_POINT
 
     def _enter(self, n_ready: int) -> None:
         """Let the rows that are best known enter the sums, so many of those that wait."""
-        with threads_for(self._W.size, everywhere=True):
-            n_rows = self._n_settled + len(self._rows.X)
-            if n_rows >= self._next_point or self._inverses is None:
-                is_wide = self._planes.size * self.n_features > _WIDE_POINT
-                self._next_point = int((_WIDE_GROWTH if is_wide else _GROWTH) * n_rows)
-                self._add_point()
-            self._n_settled += n_ready
-            self._measure()
-            rows = self._rows
-            P = softmax(compute_logits(rows.X, self._W))
-            # What is new to the metric has little curvature: it waits until its like has come.
-            order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready - 1)
-            is_ready = np.zeros(len(P), bool)
-            is_ready[order[:n_ready]] = True
-            self._expand(*(each[is_ready] for each in vars(rows).values()))
-            rows.keep(~is_ready)
+        self._n_settled += n_ready
+        self._measure()
+        rows = self._rows
+        P = softmax(compute_logits(rows.X, self._W))
+        # What is new to the metric has little curvature: it waits until its like has come.
+        order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready - 1)
+        is_ready = np.zeros(len(P), bool)
+        is_ready[order[:n_ready]] = True
+        self._expand(*(each[is_ready] for each in vars(rows).values()))
+        rows.keep(~is_ready)
 
-    def _add_point(self) -> None:
-        """Move to the minimiser of what is known, and measure steps from there."""
-        K, d = self._W.shape
+    def _move(self) -> Array:
+        """Move to the minimiser of what is known; return second derivatives (K d, K d) there."""
         # Where the bound would be taken it gains most; if that is far, where the losses are least
         # to second order; if that is far too, where the last point was.
         W, H = self._minimise(0, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
@@ -269,6 +272,12 @@ class Evidence(LowerBound):
             if self._share(W) < 1.0:
                 W, H = self._minimise(1, 1.0, n_steps, _REFRESH_TOLERANCE)
         self._W = W
+        return H
+
+    def _add_point(self, H: Array) -> None:
+        """Measure steps from here, where the second derivatives are H."""
+        n_rows, (K, d) = self._n_settled + len(self._rows.X), self._W.shape
+        self._next_point = int((_WIDE_GROWTH if self.is_large else _GROWTH) * n_rows)
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
         radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
@@ -303,20 +312,17 @@ class Evidence(LowerBound):
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
         P /= P.sum(axis=1, keepdims=True)
-        norms = self._add_planes(X, Y, weights, P)
+        norms = np.sqrt((X**2).sum(axis=1))
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
-        r = choose_curvatures(P, distances, self._points[-1].radius, 4.0 * off)
-        self._quadratics[0].add_expanded(r, Z, X, weights)
-        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
-
-    def _add_planes(self, X: Array, Y: Array, weights: Array, P: Array) -> Array:
-        """Add the planes of rows predicted as P; return the norms of the rows."""
-        norms: Array = np.sqrt((X**2).sum(axis=1))
+        # What is within the radius of the newest point is within this of W, which may lie beside.
+        radius = self._points[-1].radius + self._points[-1].step_to(W)
+        r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
-        return norms
+        self._quadratics[0].add_expanded(r, Z, X, weights)
+        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
 
     # What is proven.
 
@@ -344,7 +350,10 @@ class Evidence(LowerBound):
 
     def _share(self, W: Array) -> float:
         """Return how far on the way to W the tangents may lie: to where all curvatures hold."""
-        ratios = (point.step_to(W) / max(point.radius, 1e-300) for point in self._points)
+        ratios = (  # within a radius of 0 there is nothing, not even the point itself
+            point.step_to(W) / point.radius if point.radius > 0.0 else math.inf
+            for point in self._points
+        )
         return 1.0 / max(1.0, max(ratios, default=0.0) * (1.0 + 1e-12))
 
     def _tangent(self, W: Array, s: float) -> Tangent:

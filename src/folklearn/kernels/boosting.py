@@ -12,7 +12,7 @@ v'A v + g'v with A = ridge I + sum kappa xx', and a round is
     A += kappa xx',   g += (e - 2 kappa (m - base)) x
 
 A and g are plain sums and are kept as they are; S = A^-1 would be made by subtraction, and
-a solve with a 2 x 2 matrix costs nothing. docs/theory/reductions.md has the algebra.
+a solve with a 2 x 2 matrix costs nothing. docs/theory/boosting.md has the algebra.
 """
 
 import math

@@ -61,7 +61,7 @@ class Auto(ExpertLearner):
     of the best expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 13, and up to
     the round of retirement for one that has; nothing is known of what it would have done later.
     With ``retire=False`` it holds against all, and `regret_bound` is that of Folklore with these
-    nats. See Theorem 2 of docs/theory/evidence.md, also for sequences of experts.
+    nats. See Theorem 2 of docs/theory/leaders.md, also for sequences of experts.
     """
 
     PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight", "certify")

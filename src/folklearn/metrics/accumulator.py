@@ -391,7 +391,9 @@ class Metrics(Serializable):
             column.name, column.role, first, self._n_counted - int(n_values.max(initial=0)),
             shift=shift, explained=self._columns.explained_share(column),
         )  # fmt: skip
+        # The place of words says that there are some, not which.
         is_constant = not record.n_missing and self._n_counted >= _MIN_ROWS_OF_CONSTANT
+        is_constant = is_constant and column.role != "words"
         if column.categories is not None:
             seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
             new = tuple(column.categories[i] for i in seen if firsts[i] >= self._segment_rows)
@@ -416,6 +418,7 @@ class Metrics(Serializable):
 
     def without_columns(self) -> "Metrics":
         """Return the same totals without what is kept to find changed columns: values of rows."""
+        self._count_pending()  # once: the copy shares the totals
         copied = self._shallow()
         copied._columns = ColumnCounts()
         return copied

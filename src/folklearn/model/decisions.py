@@ -224,8 +224,8 @@ class DecisionModel(Serializable):
         Expired decisions get the default reward, or are dropped if there is none (`expire`). The
         rows that regressions keep enter their sums, see `Model.release_rows`.
         """
-        for decision in self.pending:
-            self.expire(decision)
+        for id in [*self._pending]:
+            self.expire(id)
         self.regressions = {key: one.without_rows() for key, one in self.regressions.items()}
 
     def learn_logged(

@@ -21,6 +21,7 @@ from folklearn.serialization import Record, Serializable, put_inside
 
 _FIRST_STRIPE_START = 64  # rounds
 _MAX_STRIPE_ROWS = 288
+_LEAST_STRIPE_ROWS = 64  # that are scored if rows are let go of before a stripe ends
 _STRIPE_SHARE = 4  # a stripe is at most a quarter as long as the rounds before it
 _WIDE_SPACING = 16  # wide models: a stripe begins after a sixteenth of the rounds so far
 _DECAY = 0.8  # of the record, from one stripe to the next
@@ -97,17 +98,23 @@ class HoldoutWeights(Serializable):
 
     def end(self, n_rounds: int) -> bool:
         """Score the rows of the open stripe if it is complete; tell whether it was."""
-        if n_rounds != self._stop:
-            return False
-        batch = self.rows.batch()
-        assert self._learner is not None
-        assert batch is not None
-        scores = self._score(self._learner, self._scaler, batch)
+        if n_rounds == self._stop:
+            self._close(1)
+        return n_rounds == self._stop
+
+    def release_rows(self) -> None:
+        """End the open stripe now: its rows are scored, or dropped if they are few."""
+        if self.is_open:
+            self._close(_LEAST_STRIPE_ROWS)
+
+    def _close(self, least_rows: int) -> None:
+        batch, scores = self.rows.batch(), None
+        if self._learner is not None and batch is not None and len(batch.weights) >= least_rows:
+            scores = self._score(self._learner, self._scaler, batch)
         self._learner, self._scaler, self.rows = None, None, BatchBuffer()
         self.is_open, self.next_round = False, self._start
         if scores is not None:
             self.add_scores(scores)
-        return True
 
     def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
         """Return the losses of the experts, None if no row counts."""
@@ -151,10 +158,9 @@ class HoldoutWeights(Serializable):
         return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
 
     def without_stripe(self) -> Self:
-        """Return the record of the stripes that have ended: the next one begins when it would."""
         copied = self._shallow()
         copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
-        copied.is_open, copied.next_round = False, self._start
+        copied.is_open = False
         return copied
 
     def to_record(self) -> Record:

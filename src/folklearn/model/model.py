@@ -541,7 +541,8 @@ class Model(TableClassifier):
         """
         pipeline = None if self.pipeline is None else self.pipeline.without_rows()
         self.metrics.release_rows()
-        self.pipeline, self.recent, self.pending = pipeline, RowBuffer(), {}
+        self.pipeline, self.sets = pipeline, self.sets.copy()  # without labels that wait
+        self.recent, self.pending = RowBuffer(), {}
 
     def find_category(self, column: str, value: Any) -> int | None:
         """Return the position of a category that is known by name; None if no name has it."""

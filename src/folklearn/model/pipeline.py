@@ -239,7 +239,7 @@ class OnlinePipeline(Serializable):
             self.dense._release_rows()
         self.scaler.release_rows()
         self.evidence.release_rows()
-        self.holdout = self.holdout.without_stripe()
+        self.holdout.release_rows()
         if self.learner is not None:
             self.learner._release_rows()
         self._share_holdout()

@@ -29,6 +29,7 @@ _SPARSE_HEAD_ROWS = 256
 _LEAST_HEAD_ROWS = 256  # whose means do not tell what single rows were
 _CHUNK_ROWS = 1024  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Metrics` counts them
+_NO_MOMENTS = Moments(*np.zeros((3, 0)))
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
 
 Sums = Evidence | LinearEvidence
@@ -74,11 +75,11 @@ class StreamEvidence(Serializable):
         self.sparse, self.windows = bool(sparse), bool(windows)
         self.n_classes = 0  # known so far
         self.numeric: list[bool] = []  # of every raw column, whether it is a number
-        self._n_settled = 0  # rows in the sums
+        self._n_settled = 0  # rows that do not wait any more
         self._n_head = 0  # rows that have set the coordinates
         self._n_first_columns = 0  # that they have opened
         self._scaler: FixedScaler | None = None  # None until the head is complete
-        self._past: Moments | None = None  # of rows that were let go of before
+        self._past = _NO_MOMENTS  # of rows that were let go of before that
         self._sums: Sums | None = None
         self._ladder: list[EvidenceSpan] = []
         self._begin_batch()
@@ -106,15 +107,15 @@ class StreamEvidence(Serializable):
         self._n_settled += len(batch.weights)
         if self._scaler is None:
             self._n_head, self._n_first_columns = self._n_settled, scaler.n_open
-        self._scaler, self._past = scaler, None
+        self._scaler, self._past = scaler, _NO_MOMENTS
         self._begin_batch()
 
     def release_rows(self) -> None:
         """Let go of all rows: what they prove now enters the sums.
 
         Before there are enough to set the coordinates their moments are all that is left of them:
-        no loss is negative, and a bound without them holds as well. So do windows whose last rows
-        are too few for a sum of their own.
+        no loss is negative, and a bound without them holds as well. So do windows without their
+        last rows, too few for a sum of their own. Where sums are large windows begin anew.
         """
         batch = self.rows.batch(self.numeric)
         if batch is not None and self._scaler is None and self.n_rows < _LEAST_HEAD_ROWS:
@@ -126,33 +127,31 @@ class StreamEvidence(Serializable):
         self._ladder = [span for span in self._ladder if span.stop % _WINDOW_ROWS == 0]
         if isinstance(self._sums, Evidence):
             self._sums._release_rows()
-        for span in self._ladder:
-            if isinstance(span.evidence, Evidence):
-                span.evidence._release_rows(curved=False)
+            for i, span in enumerate(self._ladder):
+                if self._sums.is_large:
+                    empty = self._size(None, self._open_columns(None))
+                    self._ladder[i] = replace(span, evidence=empty)
+                elif isinstance(span.evidence, Evidence):
+                    span.evidence._release_rows()
 
-    def _moments(self, batch: RawBatch | None) -> Moments:
-        """Return the moments of numbers in rows, and of those that were let go of before."""
-        past, width = self._past, len(self.numeric)
-        if batch is None:
-            X = np.empty((0, width))
-        elif isinstance(batch.X, SparseInput):
+    def _moments(self, batch: RawBatch) -> Moments:
+        """Return the moments of numbers in rows, and in those that were let go of before."""
+        if isinstance(batch.X, SparseInput):
             X = batch.X.numbers
         else:
-            X = batch.resize(width, 0, self.numeric).X
-        moments = Moments.of(X)
-        if past is None:
-            return moments
-        n_late = X.shape[1] - len(past.counts)
-        return Moments(*(np.pad(part, (0, n_late)) for part in past)) + moments
+            X = batch.resize(len(self.numeric), 0, self.numeric).X
+        width = X.shape[1]
+        past = (np.pad(part[:width], (0, max(0, width - len(part)))) for part in self._past)
+        return Moments(*past) + Moments.of(X)
 
     def _open_columns(self, batch: RawBatch | None) -> FixedScaler:
         """Return the scaler with the columns opened that these rows are the first to have."""
         scaler = self._scaler or FixedScaler(scale=self.scale, intercept=self.intercept)
-        if batch is None and self._past is None:
+        moments = self._past if batch is None else self._moments(batch)
+        if batch is None and not len(moments.counts):
             return scaler
-        moments = self._moments(batch)
         numeric = [True] * len(moments.counts) if self.sparse else self.numeric
-        return scaler.opened(moments, numeric)
+        return scaler.opened(moments, numeric[: len(moments.counts)])
 
     def _transform(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
         """Return rows in these coordinates and what was predicted for them.
@@ -268,8 +267,7 @@ class StreamEvidence(Serializable):
         waiting = self.rows.batch(self.numeric)
         if waiting is not None:
             record.arrays.update(waiting.arrays("waiting."))
-        if self._past is not None:
-            record.arrays["past"] = np.array(self._past)
+        record.arrays["past"] = np.array(self._past)
         if self._scaler is not None:
             record.arrays["means"] = self._scaler.means.copy()
             record.arrays["deviations"] = self._scaler.deviations.copy()
@@ -286,8 +284,11 @@ class StreamEvidence(Serializable):
             self._scaler = scaler = FixedScaler(scale=self.scale, intercept=self.intercept)
             scaler.means = record.part("means", (None,))
             scaler.deviations = record.part("deviations", (len(scaler.means),))
-        if "past" in record.arrays:
-            self._past = Moments(*record.part("past", (3, None)))
+        counts, means, squares = record.part("past", (3, None))
+        is_none = min(counts.min(initial=0.0), squares.min(initial=0.0)) < 0.0
+        if is_none or len(counts) > len(self.numeric):
+            raise StateFileError("the moments of evidence are none")
+        self._past = Moments(counts, means, squares)
         self._begin_batch()
         sizes = {"n_features": len(self.numeric), "n_classes": self.n_classes}
         waiting = RawBatch.of_record(record, "waiting.", sparse=self.sparse, **sizes)

@@ -16,11 +16,14 @@ _MAX_BATCH_BYTES, _MAX_BATCH_ITEMS = 900_000, 5_000
 
 
 class ServiceError(FolklearnError):
-    """The service has refused a request; `status` is that of HTTP."""
+    """The service has refused a request; `status` is that of HTTP.
 
-    def __init__(self, status: int, detail: str) -> None:
+    `limit` is the limit of the service that it is beyond, if so, such as "classes=1000".
+    """
+
+    def __init__(self, status: int, detail: str, limit: str = "") -> None:
         super().__init__(detail)
-        self.status = status
+        self.status, self.limit = status, limit
 
 
 class Prediction(NamedTuple):
@@ -31,6 +34,7 @@ class Prediction(NamedTuple):
     version: int
     id: str | None = None
     set: list[Any] | None = None  # of labels, where a coverage was asked for
+    unseen: float = 0.0  # probability of a label that never came; the others are given it is none
 
 
 class Chosen(NamedTuple):
@@ -103,7 +107,8 @@ class Client:
             raise ConnectionError(f"{self._address} does not answer: {why}") from error
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/problem+json"):
-            raise ServiceError(answer.status, msgspec.json.decode(answer.data)["detail"])
+            problem = msgspec.json.decode(answer.data)
+            raise ServiceError(answer.status, problem["detail"], problem.get("limit", ""))
         if answer.status >= 400:  # of a proxy, perhaps
             raise ServiceError(answer.status, answer.data.decode("utf-8", "replace")[:300])
         is_json = kind.startswith("application/json")
@@ -252,4 +257,5 @@ def _split(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 def _read_prediction(answer: Mapping[str, Any], version: int) -> Prediction:
     p = {item["label"]: item["probability"] for item in answer["probabilities"]}
-    return Prediction(answer["label"], p, version, answer.get("id"), answer.get("set"))
+    optional = answer.get("id"), answer.get("set"), answer.get("unseen", 0.0)
+    return Prediction(answer["label"], p, version, *optional)

@@ -33,17 +33,28 @@ class DerivedAnswer(Answer):
 
 
 class RefusedError(FolklearnError):
-    """A request that is not done; with `retry_after` a repetition after so many seconds may be."""
+    """A request that is not done; with `retry_after` a repetition after so many seconds may be.
 
-    def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
+    `limit` is the limit that it is beyond, such as "classes=1000".
+    """
+
+    def __init__(
+        self, status: int, sentence: str, *, retry_after: int | None = None, limit: str = ""
+    ) -> None:
         super().__init__(sentence)
-        self.status, self.retry_after = status, retry_after
+        self.status, self.retry_after, self.limit = status, retry_after, limit
+
+    @classmethod
+    def of(cls, error: FolklearnError) -> "RefusedError":
+        return error if isinstance(error, cls) else cls(422, str(error))
 
     @property
     def answer(self) -> Answer:
         body: dict[str, Any] = {"status": self.status, "detail": str(self)}
         if self.retry_after is not None:
             body["retry_after"] = self.retry_after
+        if self.limit:
+            body["limit"] = self.limit
         return Answer(self.status, body)
 
 
@@ -170,7 +181,7 @@ class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
     thresholds: list[list[float]] | None = None
 
 
-class PredictionsRequest(NamedTuple):
+class PredictionsRequest(msgspec.Struct, frozen=True, tag_field="type", tag="predictions"):
     """Predictions to be remembered together, each under its id."""
 
     items: list[tuple[UUID, PredictionEvent]]
@@ -189,7 +200,9 @@ class LabelEvent(JournalEvent, frozen=True, tag="learned"):
             raise ValueError("a label comes with its row, or with the id of a prediction")
 
 
-class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class LabelsRequest(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="type", tag="labels"
+):
     """Labels to be learned together, in order."""
 
     items: list[LabelEvent]
@@ -200,7 +213,7 @@ class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
 
     items: list[LabelEvent | None]
     already: int = 0
-    refused: list[dict[str, int | str]] = []  # item (its index), status, detail: as in the answer
+    refused: list[dict[str, int | str]] = []  # item (its index), status, ...: as in the answer
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
@@ -208,6 +221,7 @@ class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
 
     status: int
     detail: str
+    limit: str = ""
 
 
 class DecisionEvent(JournalEvent, frozen=True, tag="decided"):
@@ -281,6 +295,13 @@ ChangeRequest = (
     | ExpiryEvent
     | ReleaseEvent
 )
+
+
+def names_predictions(request: ChangeRequest) -> bool:
+    """Tell whether a request has labels of predictions that were made before."""
+    items = request.items if isinstance(request, LabelsRequest) else (request,)
+    return any(isinstance(label, LabelEvent) and label.id is not None for label in items)
+
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 AnyEvent: Any = reduce(or_, JournalEvent.__subclasses__())

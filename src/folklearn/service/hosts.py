@@ -1,16 +1,19 @@
 """Models in memory, and how a request changes one: it becomes an event, or is refused."""
 
+import asyncio
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events, states
 from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
@@ -20,6 +23,7 @@ from folklearn.service.states import AgentState, ClassifierState, FindEntry, Ite
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
 _PUBLISH_INTERVAL_FACTOR = 5.0  # times its cost that must lie between two publications
+_ANNOUNCE_SECONDS = 0.02  # between two that other processes have to read, at least
 
 
 class PublishedModel:
@@ -27,10 +31,31 @@ class PublishedModel:
 
     def __init__(self, version: int, model: Any) -> None:
         self.version, self.model = version, model
+        self.has_words = model is not None and model.pipeline is not None and model.pipeline.sparse
+        self._turn = asyncio.Lock()
         self.labels = () if model is None else model.labels
         # An upper bound on the prediction of one row as JSON.
         self.n_bytes_of_answer = 3 * len(msgspec.json.encode(self.labels))
         self.n_bytes_of_answer += _BYTES_PER_PREDICTED_LABEL * (1 + len(self.labels))
+
+    @cached_property
+    def content(self) -> bytes:
+        """The model as a file that predicts the same to the last bit."""
+        if self.model is None:
+            return b""
+        is_new = self.model.pipeline is None
+        model = self.model if is_new else self.model._copy_to_save()
+        return serialization.as_bytes(model.to_record())
+
+    async def call(self, predict: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that predicts: in a thread where words make it long, one at a time.
+
+        Learners predict into arrays that they keep, and kernels run without the lock of Python.
+        """
+        if not self.has_words:
+            return predict(*arguments)
+        async with self._turn:
+            return await asyncio.to_thread(predict, *arguments)
 
 
 class Memory:
@@ -43,6 +68,9 @@ class Memory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
+        # Called for a model that is published, begun or deleted, where other processes predict.
+        self.announce: Callable[[ModelHost], None] | None = None
+        self.n_readers = 0  # processes that hold what is announced
 
     @property
     def n_bytes(self) -> int:
@@ -59,7 +87,8 @@ class Memory:
 
     def check(self, tenant: str, n_more: int = 0) -> None:
         if not self.has_room(n_more):
-            raise RefusedError(503, self.in_words(tenant, n_more), retry_after=60)
+            text, limit = self.in_words(tenant, n_more), f"memory={self.limit}"
+            raise RefusedError(503, text, retry_after=60, limit=limit)
 
     @property
     def largest(self) -> "ModelHost | None":
@@ -79,6 +108,34 @@ class Memory:
                 name = "of another tenant"
             text += f"; the largest is {name}, with {largest.n_bytes / 1e6:,.0f} MB"
         return f"{text}: nothing is learned before a model is deleted, or --memory is raised"
+
+
+class GrowthBudget:
+    """Bytes that each key may still have copied, so that one alone does not keep the writer.
+
+    Full at first and a minute after it was empty. What is more than all of it takes a full budget,
+    and leaves a debt.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._left: dict[str, tuple[float, int]] = {}  # by key, at a time in milliseconds
+
+    def take(self, client: str, n_bytes: int, now: int) -> None:
+        """Take bytes for the labels of a key; raise, and take nothing, if there are too few."""
+        left, then = self._left.get(client, (self.limit, now))
+        left = min(self.limit, left + self.limit * max(0, now - then) / 60_000)
+        n_missing = min(n_bytes, self.limit) - left
+        if n_missing > 0:
+            raise RefusedError(
+                429,
+                f"new classes and columns come too fast: {n_bytes / 1e6:,.0f} MB would be copied "
+                f"for these, and {self.limit / 1e6:,.0f} MB a minute may be for one key; labels "
+                "of known classes and columns are learned meanwhile",
+                retry_after=math.ceil(60 * n_missing / self.limit),
+                limit=f"growth={self.limit}",
+            )
+        self._left[client] = left - n_bytes, now
 
 
 class ModelHost:
@@ -103,6 +160,7 @@ class ModelHost:
         self.may_publish = self.replay_seconds = 0.0
         self.why_held = ""
         self.n_bytes, self.n_coming, self.n_pending = state.n_bytes, 0, 0
+        self.lacks_snapshot = False  # because the last one could not be written
         memory.hosts[row.tenant, row.name] = self
 
     def take(self, state: ModelState, last: Entry) -> None:
@@ -128,41 +186,51 @@ class ModelHost:
         if self.is_published:
             return
         self.published = PublishedModel(self.version, self.state.copy_to_predict())
+        least = 0.0
+        if self.memory.announce is not None:
+            self.memory.announce(self)
+            least = _ANNOUNCE_SECONDS
         self.measure()
         ended = time.monotonic()
-        self.may_publish = ended + _PUBLISH_INTERVAL_FACTOR * (ended - began)
+        self.may_publish = ended + max(least, _PUBLISH_INTERVAL_FACTOR * (ended - began))
 
     def measure(self) -> None:
         self.n_bytes, self.n_coming = self.state.n_bytes, 0
+        if self.memory.n_readers:  # as a file, here and there, and as a model there
+            self.n_bytes += (1 + 2 * self.memory.n_readers) * len(self.published.content)
 
     def reserve(self, n_bytes: int) -> None:
         self.memory.check(self.row.tenant, n_bytes)
         self.n_pending += n_bytes
 
-    def expect_labels(self, items: Sequence[Item]) -> dict[int, str]:
+    def expect_labels(
+        self, items: Sequence[Item], take_growth: Callable[[int], None] | None = None
+    ) -> dict[int, RefusedError]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
 
         What makes the model too large now does so later, because it only grows: the journal needs
-        not hold it.
+        not hold it. `take_growth` raises if too much would be copied: a rate, which no replay sees.
         """
         state = self.state
         if not isinstance(state, ClassifierState) or not items:
             return {}
         refused = {}
         try:
-            n_more = state.check_growth(items)
-            if n_more and not self.memory.has_room(_N_COPIES * n_more):
-                n_more = state.count_bytes_added(items, exactly=True)
+            growth = state.check_growth(items)
+            if growth.added and not self.memory.has_room(_N_COPIES * growth.added):
+                growth = state.count_growth(items, exactly=True)
         except FolklearnError:
             for index, item in enumerate(items):
                 try:
                     state.check_growth([item])
                 except FolklearnError as error:
-                    refused[index] = str(error)
+                    refused[index] = RefusedError.of(error)
             kept = [item for index, item in enumerate(items) if index not in refused]
-            n_more = state.count_bytes_added(kept)
-        if n_more:
-            self.reserve(_N_COPIES * n_more)
+            growth = state.count_growth(kept)
+        if growth.copied and take_growth is not None:
+            take_growth(growth.copied)
+        if growth.added:
+            self.reserve(_N_COPIES * growth.added)
         return refused
 
     def has_room_for(self, entry: Entry, find: FindEntry) -> bool:
@@ -172,7 +240,7 @@ class ModelHost:
         memory, items = self.memory, states.read_items(self.state.labels_in(entry.event), find)
         for exactly in (False, True):
             with suppress(FolklearnError):  # which is refused again
-                n_more = _N_COPIES * self.state.count_bytes_added(items, exactly=exactly)
+                n_more = _N_COPIES * self.state.count_growth(items, exactly=exactly).added
                 is_largest = memory.largest in (None, self)
                 factor = memory.START_FACTOR if is_largest else memory.OTHERS_START_FACTOR
                 if not n_more or memory.has_room(n_more, factor):
@@ -182,20 +250,24 @@ class ModelHost:
 
 
 class Change(NamedTuple):
-    """A request to change a model, as it waits for the writer, with its Idempotency-Key."""
+    """A request to change a model, as it waits for the writer, with its Idempotency-Key.
+
+    `client` is the id of the key that it came with, "" if it comes from the service itself.
+    """
 
     host: ModelHost
     request: events.ChangeRequest
     key: str | None = None
+    client: str = ""
 
 
 class TooEarlyError(Exception):
     """The event of a change depends on the outcome of events that are not yet applied."""
 
 
-def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
+def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) -> Entry | Answer:
     """Add the event of a change to the journal; or add nothing, and answer or refuse."""
-    host, request, key = change
+    host, request, key, client = change
     digest = None
     if key is not None:
         content = msgspec.msgpack.encode(request, order="sorted")
@@ -215,6 +287,7 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
             return _repeat_answer(journal, earlier[0])
     add = partial(journal.add, host.number, now, key=key, digest=digest)
     state, wait = host.state, host.config.wait
+    take_growth = partial(budget.take, client, now=now) if client else None
     due = None if wait is None else now + round(1000 * wait)
     match request:
         case LabelEvent(label, row, id):
@@ -224,13 +297,14 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
                 if answer is not None:
                     return answer
                 waiting, row = [asked], journal.entry(asked).event.row
-            for reason in host.expect_labels([(row or {}, label)]).values():
+            for refusal in host.expect_labels([(row or {}, label)], take_growth).values():
                 if key is None:
-                    raise RefusedError(422, reason)
-                return add(events.RefusalEvent(422, reason))  # the key is used
+                    raise refusal
+                event = events.RefusalEvent(refusal.status, str(refusal), refusal.limit)
+                return add(event)  # the key is used
             return add(request, outcome_of=waiting)
         case events.LabelsRequest(items=items):
-            return _prepare_labels(change, items, journal, add)
+            return _prepare_labels(change, items, journal, add, take_growth)
         case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
         case events.DecisionEvent():
@@ -304,7 +378,11 @@ def _find_waiting(
 
 
 def _prepare_labels(
-    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: Callable[..., Entry]
+    change: Change,
+    labels: Sequence[LabelEvent],
+    journal: Journal,
+    add: Callable[..., Entry],
+    take_growth: Callable[[int], None] | None,
 ) -> Entry | Answer:
     """Keep the labels that can be learned; those learned before are counted, others refused."""
     host = change.host
@@ -326,11 +404,12 @@ def _prepare_labels(
             items[index] = None
             refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
-    for at, reason in host.expect_labels(states.read_items(items, journal.entry_of)).items():
+    found = states.read_items(items, journal.entry_of)
+    for at, too_large in host.expect_labels(found, take_growth).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)
         items[index] = None
-        refused.append({"item": index, "status": 422, "detail": reason})
+        refused.append({"item": index, **too_large.answer.body})
     event = events.LabelsEvent(items, n_already, refused)
     if indices and not any(items) and change.key is None:
         return states.labels_answer(host.version, event)

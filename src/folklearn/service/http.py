@@ -15,13 +15,14 @@ from starlette.types import Receive, Scope, Send
 from folklearn import __version__
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service import events
-from folklearn.service.events import Answer, RefusedError
+from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
+from folklearn.service.logs import SHORT_ASCII
 
 if TYPE_CHECKING:
-    from folklearn.service.service import Service
+    from folklearn.service.service import Gate
 
 log = logging.getLogger("folklearn.service")
 
@@ -33,7 +34,7 @@ _BYTES_PER_REQUEST, _BYTES_PER_CELL = 500, 200  # as objects, while it waits
 class Call:
     """A request, with what becomes known of it: its key, its model, its content."""
 
-    service: "Service"
+    service: Any  # `Gate`
     name: str
     headers: dict[bytes, bytes]
     key: Key = NO_KEY
@@ -42,6 +43,7 @@ class Call:
     n_bytes: int = 0  # of the content
     n_waiting_bytes: int = 0  # of it while it waits, about
     n_traffic: int = 0  # bytes that it holds of the traffic of large requests and answers
+    answer: Any = None  # an `Answer`, the content of one, or a response of Starlette
 
     def take_traffic(self, n_bytes: int) -> None:
         """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
@@ -53,6 +55,7 @@ class Call:
                     "too many large requests and answers are on their way: try again, and read "
                     "answers as they come",
                     retry_after=5,
+                    limit=f"traffic={self.service.limits.traffic}",
                 )
             self.service.n_traffic_bytes += n_more
             self.n_traffic += n_more
@@ -73,8 +76,12 @@ class Endpoint:
     body: Any = None  # type of the content, by which the model must exist, and be an agent
 
 
+class ElsewhereError(Exception):
+    """Another process has to answer the request: nothing was sent yet."""
+
+
 class EndpointApp:
-    def __init__(self, service: "Service", endpoint: Endpoint) -> None:
+    def __init__(self, service: "Gate", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
         self._is_agent: bool | None = None  # None is for both kinds of models
@@ -83,24 +90,22 @@ class EndpointApp:
         rows_in = {events.LabelsRequest: "items", events.PredictBatchRequest: "rows"}
         self._rows = rows_in.get(endpoint.body)
         self._labels = endpoint.method, endpoint.path
-        self._seconds = service.request_seconds.labels(*self._labels)
-        self._answers: dict[int, Any] = {}  # counters by status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         call = Call(self.service, scope["path_params"].get("name", ""), dict(scope["headers"]))
+        scope["call"], scope["route"] = call, self.endpoint.path  # for the log
         try:
             try:
-                answer = await self._answer(call, receive)
+                call.answer = await self._answer(call, receive)
+            except ElsewhereError:
+                raise
             except Exception as error:
-                answer = self._describe_error(error)
-            status = await _respond(call, answer, scope, receive, send)
+                call.answer = describe_error(error, " ".join(self._labels)).answer
+            status = await respond(call, call.answer, scope, receive, send)
         finally:
             self.service.n_traffic_bytes -= call.n_traffic
-        self._seconds.observe(time.perf_counter() - began)
-        if status not in self._answers:
-            self._answers[status] = self.service.answers.labels(*self._labels, status)
-        self._answers[status].inc()
+        self.service.observe(*self._labels, status, time.perf_counter() - began)
 
     async def _answer(self, call: Call, receive: Receive) -> Any:
         endpoint, service, name = self.endpoint, self.service, call.name
@@ -112,8 +117,10 @@ class EndpointApp:
         content = await read_body(receive, call.headers, service.limits.body, call)
         call.n_bytes = call.n_waiting_bytes = len(content)
         call.n_waiting_bytes += _BYTES_PER_REQUEST + _BYTES_PER_CELL * content.count(b":")
-        call.host = service.store.hosts.get((call.key.tenant, name))
+        call.host = service.hosts.get((call.key.tenant, name))
         if name and endpoint.body is not events.Config:
+            if call.host is None and service.is_worker:
+                raise ElsewhereError  # it may have been created a moment ago
             if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
             if self._is_agent not in (None, call.host.is_agent):
@@ -126,34 +133,40 @@ class EndpointApp:
         if self._rows:
             n, limit = len(getattr(call.body, self._rows)), service.limits.batch
             if not 0 < n <= limit:
-                raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
+                sentence = f"a request may hold 1 to {limit:,} rows, got {n:,}"
+                raise RefusedError(422, sentence, limit=f"batch={limit}" if n else "")
         if endpoint.handler is not None:
             return await endpoint.handler(call)
         key = None
         if (header := call.headers.get(b"idempotency-key")) is not None:
             key = header.decode("latin-1")
-            if not (0 < len(key) <= 64 and key.isascii() and key.isprintable()):
+            if not SHORT_ASCII.fullmatch(header):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-        return await service.writer.submit(Change(call.host, call.body, key), call.n_waiting_bytes)
+        if service.gather is not None and events.names_predictions(call.body):
+            await service.gather()
+        change = Change(call.host, call.body, key, call.key.id)
+        return await service.submit(change, call.n_waiting_bytes)
 
-    def _describe_error(self, error: Exception) -> Answer:
-        status, sentence = 422, str(error)
-        match error:
-            case RefusedError():
-                return error.answer
-            case msgspec.ValidationError():
-                sentence = f"the request is not as it should be: {error}"
-            case msgspec.DecodeError() | UnicodeDecodeError():
-                status = 400
-                sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
-            case RecursionError():
-                status, sentence = 400, "the request is nested too deeply"
-            case FolklearnError() if not isinstance(error, StateFileError):
-                pass
-            case _:  # also a file of the folder that cannot be read: no fault of the request
-                log.error("%s %s failed", *self._labels, exc_info=error)
-                status, sentence = 500, "the service failed; its log says why"
-        return RefusedError(status, sentence).answer
+
+def describe_error(error: BaseException, what: str = "a change") -> RefusedError:
+    """Return what a client is told of an error."""
+    status, sentence = 422, str(error)
+    match error:
+        case RefusedError():
+            return error
+        case msgspec.ValidationError():
+            sentence = f"the request is not as it should be: {error}"
+        case msgspec.DecodeError() | UnicodeDecodeError():
+            status = 400
+            sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
+        case RecursionError():
+            status, sentence = 400, "the request is nested too deeply"
+        case FolklearnError() if not isinstance(error, StateFileError):
+            pass
+        case _:  # also a file of the folder that cannot be read: no fault of the request
+            log.error("%s failed", what, exc_info=error)
+            status, sentence = 500, "the service failed; its log says why"
+    return RefusedError(status, sentence)
 
 
 async def read_body(
@@ -171,11 +184,11 @@ async def read_body(
         if call is not None and _FREE_BYTES < len(content) <= limit:
             call.take_traffic(len(content))
     if max(n_stated, len(content)) > limit:
-        raise RefusedError(413, f"a request may have {limit:,} bytes")
+        raise RefusedError(413, f"a request may have {limit:,} bytes", limit=f"body={limit}")
     return content
 
 
-async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
+async def respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
     """Send an `Answer`, the content of one, or a response of Starlette; return its status."""
     if isinstance(answer, StreamingResponse):
         await answer(scope, receive, send)
@@ -194,6 +207,8 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
         ]
         if status in (429, 503) and "retry_after" in body:
             headers.append((b"retry-after", b"%d" % body["retry_after"]))
+        if status >= 400 and "limit" in body:
+            headers.append((b"folklearn-limit", body["limit"].encode()))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
     if status < 400 and len(content) > min(_FREE_BYTES, limits.answer):
@@ -201,7 +216,8 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
             check_answer_length(len(content), limits.answer)
             call.take_traffic(len(content))
         except RefusedError as refusal:
-            return await _respond(call, refusal.answer, scope, receive, send)
+            call.answer = refusal.answer
+            return await respond(call, call.answer, scope, receive, send)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     for start in range(0, max(1, len(content)), _FREE_BYTES):
         chunk = content[start : start + _FREE_BYTES]
@@ -220,7 +236,8 @@ async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send
 
 def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
     if n_bytes > limit:
-        raise RefusedError(422, f"an answer may have {limit:,} bytes, not {n_bytes:,}: {remedy}")
+        sentence = f"an answer may have {limit:,} bytes, not {n_bytes:,}: {remedy}"
+        raise RefusedError(422, sentence, limit=f"answer={limit}")
 
 
 # The OpenAPI document, made from the table that serves the routes.
@@ -234,7 +251,7 @@ _PROBLEMS = {
     "410": "It came too late",
     "413": "The request is too large",
     "422": "The request is refused; the detail says why",
-    "429": "Too many requests wait: try again after Retry-After seconds",
+    "429": "Too much at once: try again after Retry-After seconds",
     "503": "Nothing can be learned now: try again after Retry-After seconds",
 }
 _PROBLEM = {
@@ -243,6 +260,7 @@ _PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After"},
+        "limit": {"type": "string", "description": "Its name and value, as in Folklearn-Limit"},
     },
     "required": ["status", "detail"],
 }

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
-from folklearn.model.row_explanation import explain_rows, make_table
+from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.service import erasure, events
 from folklearn.service.events import RefusedError, Row
@@ -31,15 +31,23 @@ async def live(call: Call) -> Json:
 
 
 async def ready(call: Call) -> Json:
-    """Tell whether labels can be learned now."""
+    """Tell whether predictions are given, and what learning suffers from."""
+    if call.service.writer.is_closing:
+        raise RefusedError(503, "the service is stopping", retry_after=5)
+    reasons = [name for name, holds in call.service.degradations().items() if holds]
+    return {"status": "degraded", "reasons": reasons} if reasons else {"status": "ready"}
+
+
+async def can_learn(call: Call) -> Json:
+    """Tell whether labels are learned now; what one model alone lacks does not count."""
     store = call.service.store
     if (refusal := store.disk_refusal) is not None:
         raise refusal
-    if not store.memory.has_room(0):
-        raise RefusedError(
-            503, "the models take more memory than they may: nothing is learned", retry_after=60
-        )
-    return {"status": "ready"}
+    if call.service.degradations()["memory"]:
+        sentence = "the models take more memory than they may: nothing is learned"
+        limit = f"memory={store.memory.limit}"
+        raise RefusedError(503, sentence, retry_after=60, limit=limit)
+    return await ready(call)
 
 
 async def limits(call: Call) -> Json:
@@ -92,8 +100,6 @@ async def predict(call: Call) -> Any:
     published, (prediction,), remembered = await _predict(call, [body.row], remember)
     if body.durable and (written := await remembered).status != 200:
         return written
-    if published.model.is_open:
-        prediction["unseen"] = published.model.unseen_probability
     return {"version": published.version, **prediction}
 
 
@@ -157,13 +163,18 @@ async def explain_row(call: Call) -> Json:
     """Return why a row is predicted as it is: what each column adds to the log odds."""
     published = await _find_published(call, [call.body.row])
     model = published.model
-    why = next(explain_rows(model, make_table(model, call.body.row), by_holdout=False))
+
+    def explain() -> RowExplanation:
+        return next(explain_rows(model, make_table(model, call.body.row), by_holdout=False))
+
+    why = await published.call(explain)
     classes = zip((why.label, why.against), why.probabilities, why.model_probabilities, strict=True)
     fields = "label", "probability", "by_this_model"
     lines = [{"name": n, "value": value, "nats": nats} for n, value, nats in why.table]
     return {
         "version": published.version,
         "classes": [dict(zip(fields, one, strict=True)) for one in classes],
+        **_unseen(model),
         "log_odds": why.log_odds,
         "model": why.explained_by,
         "share": why.share,
@@ -216,7 +227,7 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
     """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
-        await call.service.writer.submit(host.publish)
+        await call.service.publish(host)
         if host.published.version < version:
             raise RefusedError(
                 409, f"the model is at version {host.published.version}, and not at {version} yet"
@@ -225,7 +236,9 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
     widest, n_each = max(map(len, rows)), published.n_bytes_of_answer
     if widest > limits.columns:
         raise RefusedError(
-            422, f"a row may have {limits.columns:,} columns, and one has {widest:,}"
+            422,
+            f"a row may have {limits.columns:,} columns, and one has {widest:,}",
+            limit=f"columns={limits.columns}",
         )
     remedy = f"ask for {limits.answer // n_each:,} rows at a time"
     check_answer_length(len(rows) * n_each, limits.answer, remedy)
@@ -249,8 +262,8 @@ async def _predict(
     asked: list[tuple[UUID, events.PredictionEvent]] = []
     for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
         chunk = rows[start : start + _PREDICTED_AT_A_TIME]
-        if model.pipeline is not None and model.pipeline.sparse:
-            probabilities = model.predict_next(chunk).tolist()
+        if published.has_words:
+            probabilities = (await published.call(model.predict_next, chunk)).tolist()
         else:
             probabilities = [list(model.predict_proba_one(row).values()) for row in chunk]
         sets: list[Any] = [None] * len(chunk)
@@ -262,6 +275,7 @@ async def _predict(
             prediction: Json = {
                 "label": labels[max(range(len(p)), key=p.__getitem__)] if p else None,
                 "probabilities": [{"label": label, "probability": value} for label, value in pairs],
+                **_unseen(model),
             }
             if chosen is not None:
                 prediction["set"] = chosen
@@ -280,7 +294,7 @@ async def _predict(
         n_numbers = sum(len(event.p) + model.sets.thresholds.size for _, event in asked)
         n_bytes = call.n_waiting_bytes + 32 * n_numbers
         change = Change(call.host, events.PredictionsRequest(asked))
-        remembered = call.service.writer.submit(change, n_bytes)  # which need not be awaited
+        remembered = call.service.submit(change, n_bytes)  # which need not be awaited
         remembered.add_done_callback(lambda future: future.cancelled() or future.exception())
     return published, predictions, remembered
 
@@ -290,6 +304,11 @@ async def _copy_model(call: Call) -> tuple[int, Model]:
     if not isinstance(state, ClassifierState):
         raise RefusedError(422, "a model that decides has none: see GET /v1/models/NAME")
     return version, state.model
+
+
+def _unseen(model: Model) -> Json:
+    """Return the probability of none of the classes, where there may be others."""
+    return {"unseen": model.unseen_probability} if model.is_open else {}
 
 
 def _finite_or_none(value: float) -> float | None:
@@ -307,6 +326,7 @@ ENDPOINTS = (
     Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, events.PredictBatchRequest),
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
+    Endpoint("GET", "/v1/health/learn", None, can_learn),
     Endpoint("GET", "/v1/limits", "read", limits),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),

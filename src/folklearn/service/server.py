@@ -1,7 +1,6 @@
 """The application of the service, and how it is run on an address, from an empty folder on."""
 
 import ipaddress
-import logging
 import os
 import shutil
 import socket
@@ -12,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,12 +31,15 @@ from folklearn.service.events import Config
 from folklearn.service.http import EndpointApp, describe_api
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
+from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
+from folklearn.service.workers import serve_with_workers
 from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
+_FIRST_INHERITED = 3  # file descriptor, by the protocol of systemd
 _BALLAST_BYTES = 16_000_000  # of a file to remove when the disk is full, to have room for repairs
 
 
@@ -69,6 +72,7 @@ def application(service: Service) -> ASGIApp:
         if endpoint.path.startswith(f"{MODEL}/")
     }
 
+    @name_requests
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
         name, _, verb = path.removeprefix(prefix).partition("/")
@@ -105,6 +109,19 @@ def lacks_key(folder: Path, host: str) -> bool:
     return is_without
 
 
+def inherited_socket() -> socket.socket | None:
+    """Return the socket that systemd, or its like, opened for this process; None if it did not.
+
+    It outlives the process, so that requests wait while the service is started again.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    listening = socket.socket(fileno=_FIRST_INHERITED)
+    if os.environ.get("LISTEN_FDS") != "1" or listening.family == socket.AF_UNIX:
+        raise InvalidInputError("the service listens on one TCP socket: name one in its unit")
+    return listening
+
+
 def first_key(folder: Path) -> str:
     return Keys(folder).create(tenant=TENANT, scopes=["admin"], note="the first key")
 
@@ -135,12 +152,16 @@ def serve(
     port: int,
     limits: Limits | None = None,
     begun: Callable[[Service, int], None] = lambda service, port: None,
+    *,
+    n_workers: int = 0,
+    log: str = "text",
+    listening: socket.socket | None = None,
 ) -> None:
     """Serve a folder until a signal comes; `begun` is told the port before the first request."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logs(log)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=2048)
+        listening = listening or socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise InvalidInputError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
@@ -152,16 +173,21 @@ def serve(
                 os.posix_fallocate(file.fileno(), 0, _BALLAST_BYTES)
             ballast.chmod(0o600)
         begun(service, listening.getsockname()[1])
-        config = uvicorn.Config(
-            application(service),
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        app = application(service)
+        options: dict[str, Any] = {
+            "log_config": None,  # its loggers say what they have to say to ours
+            "log_level": "warning",
+            "access_log": False,
+            "proxy_headers": False,
+            "ws": "none",
+            "server_header": False,
+            "timeout_graceful_shutdown": 5,
+        }
+        if n_workers:
+            serve_with_workers(service, app, listening, n_workers, log, options)
+            service.close()
+        else:
+            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
 
 
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action

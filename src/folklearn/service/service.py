@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
@@ -32,37 +32,25 @@ log = logging.getLogger("folklearn.service")
 _EXPIRY_SECONDS = 0.5  # between two searches for what has expired
 _SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
 _PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
+_NEARLY_FULL = 0.8  # of the queue: health says so
 _MAX_JOBS_PER_COMMIT = 2_000
 _MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
 IO_ERROR = 74  # exit code
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Service:
-    """Everything that requests to a folder need; the folder is recovered before this returns."""
+class Gate:
+    """What every process that answers requests has: keys, limits, and models to look up."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
-        self.folder, self.limits = folder, limits or Limits()
-        self.store = ModelStore(folder, self.limits)
-        self.writer = Writer(self.store)
-        self.close = self.writer.close
-        self.keys, self.sessions, self.registry = Keys(folder), Sessions(), CollectorRegistry()
-        self.request_seconds = Histogram(
-            "folklearn_request_seconds",
-            "Time from a request to its answer",
-            ["method", "path"],
-            registry=self.registry,
-            buckets=_BUCKETS_SECONDS,
-        )
-        labels = ["method", "path", "status"]
-        self.answers = Counter(
-            "folklearn_requests", "Answers by status", labels, registry=self.registry
-        )
+    submit: Callable[..., Any]  # see `Writer.submit`
+    is_worker = False
+
+    def __init__(self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any]) -> None:
+        self.folder, self.limits, self.hosts = folder, limits, hosts
+        self.keys, self.sessions = Keys(folder), Sessions()
         self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
-        # By model and version, while a request refers to them.
-        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
-        self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
-        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
+        # Where other processes predict: waits until all that they remember was handed over.
+        self.gather: Callable[[], Awaitable[None]] | None = None
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names."""
@@ -80,6 +68,52 @@ class Service:
         if key is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return key
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        raise NotImplementedError
+
+    async def publish(self, host: Any) -> None:
+        """Publish a model as it is now."""
+        raise NotImplementedError
+
+
+class Service(Gate):
+    """Everything that requests to a folder need; the folder is recovered before this returns."""
+
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        self.store = ModelStore(folder, limits or Limits())
+        super().__init__(folder, self.store.limits, self.store.hosts)
+        self.writer, self.registry = Writer(self.store), CollectorRegistry()
+        self.close, self.submit = self.writer.close, self.writer.submit
+        self._observers: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._request_seconds = Histogram(
+            "folklearn_request_seconds",
+            "Time from a request to its answer",
+            ["method", "path"],
+            registry=self.registry,
+            buckets=_BUCKETS_SECONDS,
+        )
+        labels = ["method", "path", "status"]
+        self._answers = Counter(
+            "folklearn_requests", "Answers by status", labels, registry=self.registry
+        )
+        # By model and version, while a request refers to them.
+        self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
+        self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
+        self.verified: dict[int, dict[str, Any]] = {}  # last results by model
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        observers = self._observers.get((method, path, status))
+        if observers is None:
+            answers = self._answers.labels(method, path, status)
+            observers = self._request_seconds.labels(method, path), answers
+            self._observers[method, path, status] = observers
+        observers[0].observe(seconds)
+        observers[1].inc()
+
+    async def publish(self, host: ModelHost) -> None:
+        await self.writer.submit(host.publish)
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
         return await self.writer.submit(
@@ -111,6 +145,7 @@ class Service:
                     f"{host.row.name} needs {n_bytes / 1e6:,.0f} MB in addition to those there "
                     "are: try again",
                     retry_after=5,
+                    limit=f"copies={self.limits.copies}",
                 )
             version, record = await self.writer.submit(
                 lambda: (host.version, host.state.to_record())
@@ -144,6 +179,17 @@ class Service:
             self.verified[host.number] = result
             return result
 
+    def degradations(self) -> dict[str, bool]:
+        """Return what may keep labels from being learned or kept well, and whether it does."""
+        hosts, memory = self.store.models(), self.store.memory
+        return {
+            "disk": self.store.disk_refusal is not None,
+            "memory": memory.n_bytes > memory.limit,
+            "held": any(host.why_held for host in hosts),
+            "snapshots": any(host.lacks_snapshot for host in hosts),
+            "queue": self.writer.is_nearly_full,
+        }
+
     def describe_metrics(self, tenant: str) -> bytes:
         writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
         n_different = len(self.store.retention.different)
@@ -157,6 +203,10 @@ class Service:
             ("folklearn_other_replays", "Models whose replay was not what they were", n_different),
         ):
             Gauge(name, text, registry=gauges).set(value)
+        text = "Whether learning suffers from something, as in /v1/health/ready"
+        gauge = Gauge("folklearn_degraded", text, ["reason"], registry=gauges)
+        for reason, holds in self.degradations().items():
+            gauge.labels(reason).set(holds)
         hosts = self.store.models(tenant)
         for name, text in (
             ("version", "Number of the last event of a model"),
@@ -170,6 +220,14 @@ class Service:
                 if value is not None:
                     gauge.labels(host.row.name).set(value)
         return generate_latest(self.registry) + generate_latest(gauges)
+
+
+def make_queue_refusal(limits: Limits, n_queued: int) -> RefusedError:
+    """Return what a change is told when so many wait, or so many bytes."""
+    is_long = n_queued >= limits.queued_events
+    limit = "queued_events" if is_long else "queued_bytes"
+    limit += f"={getattr(limits, limit)}"
+    return RefusedError(429, "too many requests wait: try again", retry_after=1, limit=limit)
 
 
 class Job(NamedTuple):
@@ -195,7 +253,7 @@ class Writer:
         self._jobs: deque[Job] = deque()
         self._n_bytes = 0  # of the jobs
         self._wake = threading.Condition()
-        self._is_closing = False
+        self.is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
         self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
@@ -210,8 +268,19 @@ class Writer:
     def n_queued(self) -> int:
         return len(self._jobs)
 
-    def submit(self, work: Change | Callable[[], Any], n_bytes: int = 500) -> Any:
-        """Queue a change, or a function; return the future of its result: asyncio's, in a loop."""
+    @property
+    def is_nearly_full(self) -> bool:
+        limits = self.store.limits
+        is_long = len(self._jobs) >= _NEARLY_FULL * limits.queued_events
+        return is_long or self._n_bytes >= _NEARLY_FULL * limits.queued_bytes
+
+    def submit(
+        self, work: Change | Callable[[], Any], n_bytes: int = 500, *, is_bounded: bool = True
+    ) -> Any:
+        """Queue a change, or a function; return the future of its result: asyncio's, in a loop.
+
+        A change that is not `is_bounded` is not refused for the length of the queue.
+        """
         limits, is_change = self.store.limits, isinstance(work, Change)
         deadline = time.monotonic() + limits.deadline
         try:
@@ -222,12 +291,12 @@ class Writer:
         else:
             job = Job(work, n_bytes, deadline, loop, loop.create_future())
         with self._wake:
-            if self._is_closing:
+            if self.is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
             is_full = len(self._jobs) >= limits.queued_events
             is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
-            if is_full and is_change:
-                raise RefusedError(429, "too many requests wait: try again", retry_after=1)
+            if is_full and is_change and is_bounded:
+                raise make_queue_refusal(limits, len(self._jobs))
             self._jobs.append(job)
             self._n_bytes += n_bytes
             if len(self._jobs) == 1:
@@ -236,7 +305,7 @@ class Writer:
 
     def close(self) -> None:
         with self._wake:
-            self._is_closing = True
+            self.is_closing = True
             self._wake.notify()
         self._threads[0].join()
         self._has_ended.set()
@@ -249,7 +318,8 @@ class Writer:
         if late:
             self._jobs = deque(job for job in self._jobs if job.deadline >= now)
             self._n_bytes -= sum(job.n_bytes for job in late)
-            refusal = RefusedError(503, "the service is busy: try again", retry_after=1)
+            sentence, limit = "the service is busy: try again", self.store.limits.deadline
+            refusal = RefusedError(503, sentence, retry_after=1, limit=f"deadline={limit}")
             _answer((job, refusal) for job in late)
 
     def _sweep(self) -> None:
@@ -269,14 +339,14 @@ class Writer:
         except BaseException:
             # Whether the last commit is on the disk is not known: only a new start can tell.
             log.critical("the service stops: the journal cannot be written", exc_info=True)
-            self._is_closing = True
+            self.is_closing = True
             os._exit(IO_ERROR)
 
     def _take(self) -> list[Job] | None:
         """Return the queued jobs, waiting for a first one; None if it is time to end."""
         seconds = self._next_expiry - time.monotonic()
         with self._wake:
-            if not self._jobs and not self._is_closing and seconds > 0.0:
+            if not self._jobs and not self.is_closing and seconds > 0.0:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
             self._drop_late()
@@ -288,7 +358,7 @@ class Writer:
                 jobs.append(self._jobs.popleft())
                 n_bytes += jobs[-1].n_bytes
             self._n_bytes -= n_bytes
-            return None if not jobs and self._is_closing else jobs
+            return None if not jobs and self.is_closing else jobs
 
     def _do(self, jobs: list[Job]) -> None:
         """Do jobs in order, changes that follow each other together; then answer all."""

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from folklearn import serialization, validation
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.metrics.accumulator import Metrics
 from folklearn.model import roles
 from folklearn.model.batch import PendingPrediction
 from folklearn.model.decisions import DecisionModel
@@ -23,6 +24,18 @@ from folklearn.service.journal import Entry
 FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
+
+class Growth(NamedTuple):
+    """What labels do to a learner: bytes that they may add, and bytes that are copied for that.
+
+    Each new class, and new columns together, make a larger learner, into which the old one goes.
+    """
+
+    added: int
+    copied: int
+
+
+NO_GROWTH = Growth(0, 0)
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first,
 _BYTES_PER_STACKED_WEIGHT = 160  # and beside other columns twenty
 _MAX_TERMS = 1_000  # of an action, about
@@ -112,14 +125,16 @@ def _with_learner(
     return ModelSize(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
 
-def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> str | None:
-    """Say which limit would be exceeded by growth from now to a size, None if none would."""
+def _refuse_size(size: ModelSize, limits: ModelSize, now: ModelSize) -> RefusedError | None:
+    """Return which limit would be exceeded by growth from now to a size, None if none would."""
     for what, wanted, limit, present in zip(size._fields, size, limits, now, strict=True):
         if wanted > max(limit, present):
             unit = {"learner": "bytes of weights", "places": "hashed places"}.get(what, what)
-            return (
+            return RefusedError(
+                422,
                 f"the model may have {limit:,} {unit}; with this it could come to {wanted:,}, and "
-                f"it has {present:,} now"
+                f"it has {present:,} now",
+                limit=f"{what}={limit}",
             )
     return None
 
@@ -132,7 +147,8 @@ class ClassifierState:
         if record is None and created.file is not None:
             record = serialization.of_bytes(created.file)
         if len(config.classes) > created.limits.classes:
-            raise RefusedError(422, f"a model may have {created.limits.classes} classes")
+            n = created.limits.classes
+            raise RefusedError(422, f"a model may have {n} classes", limit=f"classes={n}")
         if record is None:
             names = "roles crosses classes class_weight missing terms windows coverage coverage_by"
             options: dict[str, Any] = {name: getattr(config, name) for name in names.split()}
@@ -141,8 +157,14 @@ class ClassifierState:
         else:
             self.model = Model.from_record(record)
         self.created = created
-        self.to_record, self.copy_to_predict = self.model.to_record, self.model.copy_to_predict
+        self.to_record = self.model.to_record
         self.model.monitor()
+
+    def copy_to_predict(self) -> Model:
+        """Return a copy that predicts, and shares nothing that changes, not even totals."""
+        copied = self.model.copy_to_predict()
+        copied.metrics = Metrics()
+        return copied
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
@@ -161,8 +183,8 @@ class ClassifierState:
                 return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case events.LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
-            case events.RefusalEvent(status=status, detail=detail):
-                raise RefusedError(status, detail)
+            case events.RefusalEvent(status=status, detail=detail, limit=limit):
+                raise RefusedError(status, detail, limit=limit)
             case events.ExpiryEvent() as expiry:
                 self._learn_together(self.labels_in(expiry), find)
             case events.ReleaseEvent():
@@ -203,8 +225,8 @@ class ClassifierState:
                 refused.append({"item": index, "status": 422, "detail": str(error)})
         return refused
 
-    def check_growth(self, items: Sequence[Item]) -> int:
-        """Raise if labels would make the model too large; return bytes that they may add.
+    def check_growth(self, items: Sequence[Item]) -> Growth:
+        """Raise if labels would make the model too large; return how they may.
 
         A function of the model and of its first event alone, so that a replay refuses the same.
         """
@@ -214,24 +236,28 @@ class ClassifierState:
             is_known = row.keys() <= encoder.roles.keys() and not encoder.n_unplaced
             is_known = is_known and not isinstance(label, dict) and label in labels
             if is_known and not any(type(value) is str for value in row.values()):
-                return 0  # nearly all rows of numbers
+                return NO_GROWTH  # nearly all rows of numbers
         now, limits = measure_size(self.model), self.created.limits
         size = bound_size(self.model, items)
-        if _why_too_large(size, limits, now):
+        if _refuse_size(size, limits, now):
             size = bound_size(self.model, items, exactly=True)
-            if reason := _why_too_large(size, limits, now):
-                raise RefusedError(422, reason)
+            if refusal := _refuse_size(size, limits, now):
+                raise refusal
         if len(items) > 1 and len(items) * size.features > _MAX_MATRIX_NUMBERS < limits.features:
             raise RefusedError(422, "these rows are too wide to be learned together")
-        return size.learner - now.learner
+        return self._growth(now, size)
 
-    def count_bytes_added(self, items: Sequence[Item], *, exactly: bool = False) -> int:
-        """Return the bytes of weights that labels may add, within the limit of the model."""
+    def count_growth(self, items: Sequence[Item], *, exactly: bool = False) -> Growth:
+        """Return how labels may make the learner grow, within the limit of the model."""
         if not items:
-            return 0
-        n_now = measure_size(self.model).learner
-        n_then = bound_size(self.model, items, exactly=exactly).learner
-        return min(n_then, max(n_now, self.created.limits.learner)) - n_now
+            return NO_GROWTH
+        size = bound_size(self.model, items, exactly=exactly)
+        return self._growth(measure_size(self.model), size)
+
+    def _growth(self, now: ModelSize, size: ModelSize) -> Growth:
+        n_copies = size.classes - now.classes + (size.columns > now.columns)
+        n_bytes = min(size.learner, max(now.learner, self.created.limits.learner))
+        return Growth(n_bytes - now.learner, n_copies * now.learner)
 
     @property
     def n_bytes(self) -> int:

@@ -30,7 +30,14 @@ from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, Config, RefusedError
-from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
+from folklearn.service.hosts import (
+    Change,
+    GrowthBudget,
+    Memory,
+    ModelHost,
+    TooEarlyError,
+    prepare,
+)
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
 from folklearn.service.retention import Replay, Retention, note_build
@@ -70,6 +77,7 @@ class ModelStore:
         with suppress(PermissionError):
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
+        self._growth = GrowthBudget(self.limits.growth)
         self._resources = ExitStack()
         self._snapshot_work: Any = None  # the future of the last
         with self._resources:
@@ -170,10 +178,11 @@ class ModelStore:
                         if self.hosts.get((row.tenant, row.name)) is not host:
                             raise RefusedError(404, f"the model {row.name} was deleted")
                         if host.why_held:
-                            raise RefusedError(503, host.why_held, retry_after=60)
+                            limit = f"memory={memory.limit}"
+                            raise RefusedError(503, host.why_held, retry_after=60, limit=limit)
                         if is_full:
                             memory.check(row.tenant)
-                        prepared.append((host, prepare(change, journal, now)))
+                        prepared.append((host, prepare(change, journal, now, self._growth)))
                     except RefusedError as refusal:
                         prepared.append((host, refusal.answer))
                     except TooEarlyError:
@@ -197,7 +206,7 @@ class ModelStore:
             try:
                 answer = host.state.apply(entry, self.journal.entry_of)
             except FolklearnError as error:
-                answer = RefusedError(422, str(error)).answer
+                answer = RefusedError.of(error).answer
             except (apsw.Error, MemoryError):
                 raise  # not caused by the event: it is applied after a restart
             except Exception as error:
@@ -238,13 +247,15 @@ class ModelStore:
                 409, f"there is a model {name} already, of another configuration: delete it first"
             )
         if len(self.models(tenant)) >= limits.models:
-            raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
+            sentence = f"{tenant} has {limits.models} models, and may have no more"
+            raise RefusedError(422, sentence, limit=f"models={limits.models}")
         n_bytes = count_agent_bytes(config, len(config.actions))
         if n_bytes > limits.learner:
             raise RefusedError(
                 422,
                 f"{len(config.actions):,} actions with this context are too many: an agent may "
                 f"have {limits.learner:,} bytes of weights, and this could come to {n_bytes:,}",
+                limit=f"learner={limits.learner}",
             )
         self.memory.check(tenant, n_bytes + 2 * len(file or b""))
         size = events.ModelSize(*(getattr(limits, field) for field in events.ModelSize._fields))
@@ -252,11 +263,14 @@ class ModelStore:
         try:
             state = restore_state(event)
         except (FolklearnError, TypeError) as error:
-            raise RefusedError(422, str(error)) from None
+            raise RefusedError(422, str(error), limit=getattr(error, "limit", "")) from None
         with self.journal.transaction():
             number = self.journal.add_model(tenant, name)
             entry = self.journal.add(number, self.clock(), event)
-        ModelHost(ModelRow(number, tenant, name, entry.seq), event, state, entry, self.memory)
+        row = ModelRow(number, tenant, name, entry.seq)
+        host = ModelHost(row, event, state, entry, self.memory)
+        if self.memory.announce is not None:
+            self.memory.announce(host)
         return Answer(201, {"name": name, "event": entry.seq})
 
     def delete(self, host: ModelHost) -> Answer:
@@ -267,6 +281,8 @@ class ModelStore:
             entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
         del self.hosts[row.tenant, row.name]
+        if self.memory.announce is not None:
+            self.memory.announce(host)
         return Answer(200, {"event": entry.seq})
 
     def maintain(self) -> None:
@@ -291,7 +307,7 @@ class ModelStore:
             self.retention.mark(host, pause=_MARK_PAUSE)
         # By the time in its name it is not taken for one of another journal.
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
-        work = partial(_write_snapshot, path, host.number, host.state.to_record())
+        work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
         if pool is None:
             return work()
@@ -311,16 +327,20 @@ class ModelStore:
     def disk_refusal(self) -> RefusedError | None:
         if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
             return None
-        return RefusedError(503, "the disk is nearly full: nothing can be learned", retry_after=30)
+        sentence, limit = "the disk is nearly full", f"free_disk={self.limits.free_disk}"
+        sentence += ": nothing can be learned"
+        return RefusedError(503, sentence, retry_after=30, limit=limit)
 
 
-def _write_snapshot(path: Path, number: int, record: Record) -> None:
+def _write_snapshot(path: Path, host: ModelHost, record: Record) -> None:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, serialization.as_bytes(record))
-        for _, old in _list_snapshots(path.parent, number)[_N_KEPT_SNAPSHOTS:]:
+        for _, old in _list_snapshots(path.parent, host.number)[_N_KEPT_SNAPSHOTS:]:
             old.unlink(missing_ok=True)
+        host.lacks_snapshot = False
     except Exception as error:  # no harm to a cache: the journal has everything
+        host.lacks_snapshot = True
         log.warning("the snapshot %s could not be written: %s", path.name, error)
 
 

@@ -44,15 +44,20 @@ from tests.service.years import live_through
 Found = dict[str, Any]
 
 
-def kill() -> Iterator[Found]:
+def kill(n_workers: int = 0) -> Iterator[Found]:
     """Kill a service a thousand times, in twenty folders."""
     ends: Counter[str] = Counter()
     for seed in range(20):
         with lives.scratch() as place:
-            ends += test_kill.live_and_die(Path(place), 50, seed)
+            ends += test_kill.live_and_die(Path(place), 50, seed, n_workers)
         answers = ends["answers"]
         deaths = {where: n for where, n in sorted(ends.items()) if where != "answers"}
         yield {"lives": sum(deaths.values()), "answers": answers, "deaths": deaths}
+
+
+def workers() -> Iterator[Found]:
+    """Kill a service with worker processes, and its workers, a thousand times."""
+    return kill(2)
 
 
 def forget() -> Iterator[Found]:

@@ -170,7 +170,7 @@ def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
         ("POST", "/models/{name}/verify", verify, False),
     ]
     return [
-        Route(path, partial(_answer, service, pages, handler, is_public), methods=[method])
+        Route(path, partial(_answer, service, pages, path, handler, is_public), methods=[method])
         for method, path, handler, is_public in table
     ]
 
@@ -178,11 +178,13 @@ def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
 async def _answer(
     service: Service,
     pages: ModelPageCache,
+    path: str,
     handler: Callable[[PageRequest], Awaitable[Response]],
     is_public: bool,
     request: Request,
 ) -> Response:
     page = PageRequest(service, pages, request, dict(request.scope["headers"]))
+    request.scope.update(call=page, route=path)  # for the log
     try:
         if request.method == "POST":
             _check_same_site(request)

@@ -1,0 +1,250 @@
+"""A worker process: it answers what predicts, and hands the rest over to its parent."""
+
+import asyncio
+import os
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from threadpoolctl import threadpool_limits
+
+from folklearn import serialization
+from folklearn.model.model import Model
+from folklearn.service import link
+from folklearn.service.events import Answer, RefusedError
+from folklearn.service.hosts import Change, PublishedModel
+from folklearn.service.http import Call, ElsewhereError, EndpointApp, read_body, respond
+from folklearn.service.journal import ModelRow
+from folklearn.service.limits import Limits
+from folklearn.service.logs import configure_logs, name_requests
+from folklearn.service.routes import ENDPOINTS, MODEL, explain_row, predict, predict_many
+from folklearn.service.service import Gate, make_queue_refusal
+
+_SMALL_BYTES = 1_000_000  # of a model that is read between two requests
+_OBSERVED_SECONDS = 1.0  # between two reports of what was answered
+_FINISHING_SECONDS = 0.01  # between two looks whether all is answered
+_HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
+
+
+class WorkerHost:
+    """A model that a worker predicts from, as it was published last."""
+
+    def __init__(self, message: link.ModelPublished) -> None:
+        self.row = ModelRow(message.number, message.tenant, message.name, 0)
+        self.is_agent = message.is_agent
+        self._newest = message
+        self._published: PublishedModel | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    def renew(self, message: link.ModelPublished) -> None:
+        self._newest = message
+        is_large = len(message.content) > _SMALL_BYTES
+        if is_large and self._published is not None and self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        """Read a large model while requests are answered from the one before."""
+        while self._published is None or self._published.version != self._newest.version:
+            self._published = await asyncio.to_thread(_restore, self._newest)
+        self._reading = None
+
+    @property
+    def published(self) -> PublishedModel:
+        newest, published = self._newest, self._published
+        if published is None or (published.version != newest.version and self._reading is None):
+            self._published = published = _restore(newest)
+        return published
+
+
+def _restore(message: link.ModelPublished) -> PublishedModel:
+    model = None
+    if message.content:
+        model = Model.from_record(serialization.of_bytes(message.content))
+    return PublishedModel(message.version, model)
+
+
+class Worker(Gate, link.Connection):
+    """A worker's end, and what the routes that predict need of a service."""
+
+    is_worker = True
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        link.Connection.__init__(self)
+        Gate.__init__(self, folder, limits, {})
+        self._n_requests, self._n_bytes = 0, 0
+        self.submit = self._submit
+        self._answers: dict[int, asyncio.Queue[Any]] = {}  # of forwarded requests
+        self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
+        self._observed: list[tuple[str, str, int, float]] = []
+        self.is_ready = asyncio.Event()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        os._exit(1)  # without its parent a worker has nothing to say
+
+    def receive(self, message: Any) -> None:
+        match message:
+            case link.AnswerBegun(number) | link.AnswerPart(number) if number in self._answers:
+                self._answers[number].put_nowait(message)
+            case link.ChangeAnswered(number, status, body):
+                future, n_bytes = self._changes.pop(number)
+                self._n_bytes -= n_bytes
+                if not future.done():
+                    future.set_result(Answer(status, body))
+            case link.Gather():
+                self.send(message)
+            case link.ModelPublished(_, tenant, name):
+                host = self.hosts.get((tenant, name))
+                if host is not None and host.row.number == message.number:
+                    host.renew(message)
+                else:
+                    self.hosts[tenant, name] = WorkerHost(message)
+            case link.ModelDeleted(tenant, name):
+                self.hosts.pop((tenant, name), None)
+            case link.AllPublished():
+                self.is_ready.set()
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        self._observed.append((method, path, status, seconds))
+
+    async def report(self) -> None:
+        """Tell what was answered, again and again."""
+        while True:
+            await asyncio.sleep(_OBSERVED_SECONDS)
+            self._report()
+
+    def _report(self) -> None:
+        if self._observed:
+            self.send(link.Observed(self._observed))
+            self._observed = []
+
+    async def finish(self) -> None:
+        """Wait until everything that was handed over has its answer."""
+        self._report()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.deadline):
+                while self._changes:
+                    await asyncio.sleep(_FINISHING_SECONDS)
+
+    async def publish(self, host: Any) -> None:
+        raise ElsewhereError
+
+    def _submit(self, change: Change, n_bytes: int) -> Any:
+        is_full = len(self._changes) >= self.limits.queued_events
+        if is_full or self._n_bytes + n_bytes > self.limits.queued_bytes:
+            raise make_queue_refusal(self.limits, len(self._changes))
+        self._n_requests += 1
+        self._n_bytes += n_bytes
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._changes[self._n_requests] = future, n_bytes
+        host, number = change.host, self._n_requests
+        row, asked = host.row, (change.request, change.key, change.client)
+        self.send(link.ForwardedChange(number, row.tenant, row.name, row.number, *asked, n_bytes))
+        return future
+
+    async def forward(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> None:
+        """Let the parent answer a request."""
+        self._n_requests += 1
+        number = self._n_requests
+        answer = self._answers[number] = asyncio.Queue()
+        method, watching = scope["method"], None
+        headers = [*scope["headers"]]
+        self.send(
+            link.ForwardedRequest(
+                number, method, scope["path"], scope["query_string"], headers, content
+            )
+        )
+        if method == "GET":  # whose answers may be long, or without an end
+            watching = asyncio.get_running_loop().create_task(self._watch(number, receive))
+        try:
+            begun = await answer.get()
+            if isinstance(begun, link.AnswerPart):
+                raise RuntimeError("the request failed in the parent")
+            await send(
+                {"type": "http.response.start", "status": begun.status, "headers": begun.headers}
+            )
+            has_more = True
+            while has_more:
+                part = await answer.get()
+                has_more = part.has_more
+                message = {
+                    "type": "http.response.body",
+                    "body": part.content,
+                    "more_body": has_more,
+                }
+                async with asyncio.timeout(self.limits.unread):
+                    await send(message)
+                if has_more:
+                    self.send(link.PartTaken(number))
+        except TimeoutError:
+            self.send(link.ClientGone(number))  # the server hangs up on an answer that is not whole
+        finally:
+            del self._answers[number]
+            if watching is not None:
+                watching.cancel()
+
+    async def _watch(self, number: int, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.send(link.ClientGone(number))
+
+
+def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGIApp:
+    """Return the application of a worker, with its part of the limits."""
+    configure_logs(log)
+    threadpool_limits(1, user_api="blas")  # as where predictions are replayed
+    worker = Worker(folder, limits)
+    prefix, _, _ = MODEL.partition("{")
+    apps = {
+        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): name_requests(
+            EndpointApp(worker, endpoint)
+        )
+        for endpoint in ENDPOINTS
+        if endpoint.handler in _HERE
+    }
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await live(scope, receive, send)
+            return
+        path: str = scope["path"]
+        name, _, verb = path.removeprefix(prefix).partition("/")
+        app = apps.get((scope["method"], verb)) if path.startswith(prefix) and name else None
+        call = Call(worker, name, dict(scope["headers"]))
+        try:
+            content = bytes(await read_body(receive, call.headers, limits.body, call))
+            if app is not None:
+                with suppress(ElsewhereError):
+                    scope["path_params"] = {"name": name}
+                    await app(scope, partial(_repeat, content), send)
+                    return
+            await worker.forward(scope, content, receive, send)
+        except RefusedError as refusal:
+            answer: Any = partial(respond, call, refusal.answer)
+            await name_requests(answer)(scope, receive, send)
+        finally:
+            worker.n_traffic_bytes -= call.n_traffic
+
+    @asynccontextmanager
+    async def connected() -> Any:
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: worker, str(path))
+        await worker.is_ready.wait()
+        reporting = loop.create_task(worker.report())
+        yield
+        reporting.cancel()
+        await worker.finish()
+
+    async def live(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        async with connected():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    return application
+
+
+async def _repeat(content: bytes) -> Message:
+    return {"type": "http.request", "body": content, "more_body": False}
