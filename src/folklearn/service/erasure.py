@@ -276,7 +276,7 @@ def _why_not_rebuilt(journal: Journal, host: ModelHost) -> str | None:
         return "without some of its decisions an agent would have made others later"
     if journal.entry(host.row.first).event.file is not None:
         return "it began as a file, which may hold these rows"
-    if host.row.kept_since:
+    if journal.kept_since(host.number):
         return "its first events were removed, by age or size"
     return None
 

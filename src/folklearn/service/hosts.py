@@ -273,7 +273,9 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
         content = msgspec.msgpack.encode(request, order="sorted")
         digest = hashlib.blake2b(content, digest_size=16).digest()
         earlier = journal.find_key(host.number, key)
-        if earlier is not None:
+        if earlier is None:
+            _check_age(journal, host, f"the Idempotency-Key {key!r}", events.time_of_id(key))
+        else:
             if earlier[1] is None:
                 raise RefusedError(410, f"what came with the Idempotency-Key {key!r} was removed")
             if earlier[1] != digest:
@@ -283,8 +285,6 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
                     "needs a new key",
                 )
             return _repeat_answer(journal, earlier[0])
-        if host.row.kept_since:
-            _check_age(host, f"the Idempotency-Key {key!r}", events.time_of_id(key))
     add = partial(journal.add, host.number, now, key=key, digest=digest)
     state, wait = host.state, host.config.wait
     take_growth = partial(budget.take, client, now=now) if client else None
@@ -324,9 +324,9 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
             return entry
 
 
-def _check_age(host: ModelHost, what: str, time: int) -> None:
+def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
     """Raise for what was made at a time of which events were removed: it may be one of them."""
-    if 0 < time < (since := host.row.kept_since):
+    if 0 < time < (since := journal.kept_since(host.number)):
         day = datetime.fromtimestamp(since / 1000, UTC)
         raise RefusedError(
             410,
@@ -355,7 +355,7 @@ def _find_waiting(
     assert id is not None
     numbers = journal.find_waiting(host.number, id)
     if numbers is None:
-        _check_age(host, str(id), events.time_of_id(str(id)))
+        _check_age(journal, host, str(id), events.time_of_id(str(id)))
         raise RefusedError(
             404,
             f"nothing waits for the {what} of {id}: it was not issued by this model, or the "

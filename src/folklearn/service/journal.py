@@ -31,7 +31,6 @@ NAME = "journal.db"
 _MAX_WAL_BYTES = 16_000_000  # that it may grow by before a checkpoint
 _BUSY_TIMEOUT_MS = 5_000  # while another process has the file
 _HEAD = struct.Struct("<QI")
-_HASHED = "removed "  # begins what stands for a key
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 _TABLES = """
@@ -85,16 +84,12 @@ class Base(NamedTuple):
 
 
 class ModelRow(NamedTuple):
-    """A model: its number, its tenant and name until it is deleted, its first event.
-
-    `kept_since` is the time of the last event that was removed because of its age, 0 if none was.
-    """
+    """A model: its number, its tenant and name until it is deleted, its first event."""
 
     number: int
     tenant: str
     name: str
     first: int
-    kept_since: int = 0
 
 
 def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
@@ -175,10 +170,6 @@ class Journal:
             for setting in (*settings, "secure_delete=ON"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
         self.read_last()
-        hashed = (
-            f"SELECT 1 FROM event WHERE model = number AND key BETWEEN '{_HASHED}' AND '{_HASHED}~'"
-        )
-        self._has_hashes = bool(self._value(f"SELECT 1 FROM model WHERE EXISTS ({hashed})"))
         # SQLite takes a damaged WAL for one that ends there. The head, written without a sync
         # after every commit, is never ahead of the journal unless the end of the journal was lost.
         if committed > self.last:
@@ -291,9 +282,9 @@ class Journal:
         self._max_wal_bytes = -1 if self.must_empty_wal else n_left + _MAX_WAL_BYTES
 
     def models(self) -> list[ModelRow]:
-        columns = "number, tenant, name, first, kept_since"
-        found = f"SELECT {columns} FROM model WHERE last IS NULL ORDER BY number"
-        rows = self.db.execute(found)
+        rows = self.db.execute(
+            "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"
+        )
         return [ModelRow(*row) for row in rows]
 
     def entries(
@@ -325,11 +316,11 @@ class Journal:
         found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
         return bool(self._value(found, model, seq, time))
 
-    def find_key(self, model: int, key: str) -> tuple[int, bytes | None] | None:
-        """Return the event of a key, and the digest of its request, None if that was removed."""
-        keys = key, hash_key(key) if self._has_hashes else key
-        found = "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)"
-        return self.db.execute(found, (model, *keys)).fetchone()
+    def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
+        return self.db.execute(
+            "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)",
+            (model, key, hash_key(key)),
+        ).fetchone()
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""
@@ -369,7 +360,6 @@ class Journal:
 
     def bury(self, seq: int, key: str | None, id: bytes | None = None) -> None:
         """Leave of an event its number, and key and id, or hashes of them, to be recognised by."""
-        self._has_hashes = self._has_hashes or bool(key and is_hash(key))
         columns = "key = ?, id = ?, body = ?, digest = NULL, answer = NULL, skipped = NULL"
         values = key, id, encode_event(RemovedEvent()), seq
         self.db.execute(f"UPDATE event SET {columns} WHERE seq = ?", values)
@@ -420,6 +410,10 @@ class Journal:
         """Return the event with which a model let go of its rows, 0 if it never did."""
         return int(self._value("SELECT released FROM model WHERE number = ?", model))
 
+    def kept_since(self, model: int) -> int:
+        """Return the time of the last event that was removed because of its age, or 0."""
+        return int(self._value("SELECT kept_since FROM model WHERE number = ?", model))
+
     @property
     def n_bytes(self) -> int:
         """Bytes of the database that are in use."""
@@ -445,11 +439,7 @@ class Journal:
 
 def hash_key(key: str) -> str:
     """Return what stands for an Idempotency-Key whose event was removed."""
-    return f"{_HASHED}{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"
-
-
-def is_hash(key: str) -> bool:
-    return key.startswith(_HASHED)
+    return f"removed {hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
 def hash_id(id: UUID) -> bytes:

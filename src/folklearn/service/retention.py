@@ -38,7 +38,7 @@ from folklearn.service.archive import (
 )
 from folklearn.service.events import decode_event
 from folklearn.service.hosts import Change, ModelHost
-from folklearn.service.journal import Base, Entry, Journal, is_hash, replace_file
+from folklearn.service.journal import Base, Entry, Journal, replace_file
 from folklearn.service.states import ModelState, restore_state
 
 if TYPE_CHECKING:
@@ -402,15 +402,13 @@ class Retention:
         by_number = {host.number: host for host in store.models()}
         for number, seq, time, is_new in result["bases"]:
             path = base_path(store.folder, number)
-            host = by_number.get(number)
-            if host is not None:
+            if number in by_number:
                 record = path.read_bytes() if is_new else b""
                 sys.audit("folklearn.before_base")
                 with journal.transaction():
                     if is_new:
                         journal.put_base(number, Base(seq, time, record))
                     journal.keep_after(number, seq, time)
-                host.row = host.row._replace(kept_since=time)
                 sys.audit("folklearn.after_base")
                 store.remove_snapshots(number, seq)  # which may have rows that are older
             path.unlink(missing_ok=True)
@@ -456,9 +454,9 @@ class Retention:
 def is_remembered(key: str, time: int, since: int) -> bool:
     """Tell whether the key of an event that goes would be taken for one of a later request.
 
-    Clocks of clients may be a day ahead. A hash may stand for a key of any time.
+    Clocks of clients may be a day ahead. What begins with "removed" stands for a key of any time.
     """
-    is_later = is_hash(key) or events.time_of_id(key) >= since
+    is_later = key.startswith("removed ") or events.time_of_id(key) >= since
     return is_later and time + _DAY >= since
 
 
