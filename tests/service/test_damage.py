@@ -167,6 +167,6 @@ def test_the_command_says_it_in_a_sentence(
 ) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(was.folder, folder)
-    damage(folder / NAME, 4096)
+    damage(folder / NAME, 2 * 4096)  # the second page tells where pages belong, and is seldom read
     assert main(["serve", str(folder), "--port", "0"]) == BAD_INPUT
     assert "estore it from a backup" in capsys.readouterr().err

@@ -34,8 +34,8 @@ def test_the_lines_of_curl(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         assert '"same":true' in done.stdout
-        # Two labels, one by id, two together, one of two that were the same.
-        assert service.ask("GET", "/v1/models/churn").body["rows"] == 6
+        # Two labels, one by id, two together, one of two that were the same; two were erased.
+        assert service.ask("GET", "/v1/models/churn").body["rows"] == 4
     assert (tmp_path / "churn.folk").exists()
 
 

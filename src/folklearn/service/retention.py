@@ -67,6 +67,7 @@ class Replay:
         record = None if base is None else serialization.of_bytes(base.record)
         self.state: ModelState = restore_state(created.event, record)
         self.version = created.seq if base is None else base.seq
+        self.has_base = base is not None
 
     def entries(self, upto: int) -> Iterator[Entry]:
         """Apply all events up to one, and yield each after it was applied."""
@@ -409,6 +410,7 @@ class Retention:
                         journal.put_base(number, Base(seq, time, record))
                     journal.keep_after(number, seq, time)
                 sys.audit("folklearn.after_base")
+                store.remove_snapshots(number, seq)  # which may have rows that are older
             path.unlink(missing_ok=True)
         for number in result["ended"]:
             with journal.transaction():

@@ -85,7 +85,7 @@ async def describe(call: Call) -> Json:
 
 
 async def delete(call: Call) -> Any:
-    """Delete a model; its events stay in the journal."""
+    """Delete a model; its events stay in the journal, or as long as the policy says."""
     return await call.service.writer.submit(lambda: call.service.store.delete(call.host))
 
 
@@ -192,7 +192,7 @@ async def file(call: Call) -> Response:
 
 
 async def verify(call: Call) -> Json:
-    """Replay the journal of a model from its beginning, and compare the bytes."""
+    """Replay the journal of a model, from its base on, and compare the bytes."""
     return await call.service.verify(call.host)
 
 

@@ -360,11 +360,11 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
     Those of versions before the base cannot be compared, and are counted.
     """
     predictions: dict[int, list[events.PredictionEvent]] = {}  # by the version that they used
-    n_events = n_predictions = n_different = n_earlier = 0
+    n_predictions = n_different = 0
     with closing(Journal(folder, read_only=True)) as journal, threadpool_limits(1, user_api="blas"):
         journal.db.execute("BEGIN")  # what is removed meanwhile is there until the end
         replay: Any = Replay(journal, number)
-        begin = replay.version
+        begin, n_events = replay.version, int(not replay.has_base)
         if begin > version:
             raise StateFileError(f"event {version} cannot be replayed to, only those from {begin}")
         for entry in journal.entries(upto=version, model=number):
