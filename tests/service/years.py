@@ -115,7 +115,7 @@ def live_through(
     host = store.hosts["main", "stream"]
     replayed = replay(folder, host.number, host.version)
     assert replayed["digest"] == host.state.to_record().digest
-    assert replayed["predictions"] > 0
+    assert replayed["predictions"] > 0 or n_days % MONTH == 0  # else the base is of today
     assert replayed["other_predictions"] == 0
     store.abandon()
 

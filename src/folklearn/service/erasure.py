@@ -151,8 +151,9 @@ def _rows_in(event: Any) -> Iterator[Row]:
 def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str, Any]:
     """Find the events of rows, rewrite archives without them, and rebuild the model if asked to.
 
-    Returns the events, and up to which one was searched; ids of predictions and decisions; values
-    in these columns that no other row has; and how many rows and labels are gone from archives.
+    Returns the events, and up to which one was searched; whether some have come meanwhile; ids of
+    predictions and decisions; values in these columns that no other row has; and how many rows and
+    labels are gone from archives.
     """
     request = msgspec.convert(request, EraseRequest)
     with alone_in(folder) as journal:
@@ -162,7 +163,8 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             first.rest(archived.event, archived.id)
         for entry in journal.entries(model=model):
             first.rest(entry.event, entry.id)
-        categories, matcher = first.categories, Matcher(request, first.ids)
+        n_searched, categories = journal.last, first.categories
+        matcher = Matcher(request, first.ids)
         for archive in archives:
             _rewrite(archive, matcher, categories)
         gone = {"rows": matcher.rows, "labels": matcher.labels}
@@ -173,9 +175,7 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             after, upto = upto, journal.last
             for entry in journal.entries(after=after, upto=upto, model=model):
                 rest = matcher.rest(entry.event, entry.id)
-                answer = (journal.answer(entry.seq) or b"").decode()
-                is_quoted = matcher.is_quoted_in(entry.skipped) or matcher.is_quoted_in(answer)
-                if rest is not entry.event or is_quoted:
+                if rest is not entry.event or _is_quoted(matcher, entry, journal):
                     seqs.append(entry.seq)
                 _discard(categories, rest)
                 if state is not None:
@@ -183,9 +183,20 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             journal.read_last()
         if state is not None:
             replace_file(base_path(folder, model), serialization.as_bytes(state.to_record()))
+    has_more = bool(seqs) and seqs[-1] > n_searched
     return {
-        "events": seqs, "upto": upto, "ids": [*matcher.ids], "categories": [*categories], **gone
+        "events": seqs, "upto": upto, "has_more": has_more, "ids": [*matcher.ids],
+        "categories": [*categories], **gone,
     }  # fmt: skip
+
+
+def _is_quoted(matcher: Matcher, entry: Entry, journal: Journal) -> bool:
+    """Tell whether the answer of an event, or why it was left out, quotes what is erased."""
+    answer = journal.answer(entry.seq) or b""
+    is_refusal = b'"detail"' in answer
+    return matcher.is_quoted_in(entry.skipped) or (
+        is_refusal and matcher.is_quoted_in(answer.decode())
+    )
 
 
 def _discard(categories: set[tuple[str, str]], event: Any) -> None:
@@ -249,6 +260,8 @@ def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
     if retention.is_erasing:
         raise RefusedError(503, "something else is being erased: try again", retry_after=5)
     retention.stop()
+    with journal.transaction():
+        pass  # what became of labels is read by the search
     encoder = host.state.model.encoder if isinstance(host.state, ClassifierState) else None
     roles_of_columns = {} if encoder is None else encoder.roles
     columns = [column for column, role in roles_of_columns.items() if role == roles.CATEGORY]
@@ -290,10 +303,10 @@ def complete(
     ]
     for entry, rest in tail:
         _discard(categories, rest)
-        if rest is not entry.event or matcher.is_quoted_in(entry.skipped):
+        if rest is not entry.event or _is_quoted(matcher, entry, journal):
             pairs.append((entry, rest))
-    if len(pairs) > n_found and not is_last:
-        return None
+    if (found["has_more"] or len(pairs) > n_found) and not is_last:
+        return None  # other rows may have the same values
     decisions = [one.seq for one, _ in pairs if isinstance(one.event, events.DecisionEvent)]
     rows, positions = found["rows"] + matcher.rows, list[int]()
     if request.rebuild:
