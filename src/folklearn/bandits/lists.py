@@ -57,12 +57,7 @@ class ListAgent(RegressionAgent):
     CHILDREN = ("regression",)
 
     def __init__(
-        self,
-        regression: Learner,
-        *,
-        n_actions: int = 10,
-        offsets: int = 0,
-        **options: Any,
+        self, regression: Learner, *, n_actions: int = 10, offsets: int = 0, **options: Any
     ) -> None:
         check_is_regression(regression)
         self.regression = regression

@@ -16,12 +16,7 @@ from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
 from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
-from folklearn.evidence.waiting_rows import (
-    IncomingRows,
-    PenalisedSum,
-    WaitingRows,
-    compute_logits,
-)
+from folklearn.evidence.waiting_rows import IncomingRows, PenalisedSum, WaitingRows, compute_logits
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import (
     CONSTANT,
@@ -34,11 +29,7 @@ from folklearn.kernels.evidence import (
     relative_rounding,
 )
 from folklearn.kernels.on_torch import back, put
-from folklearn.kernels.quadratic import (
-    Quadratic,
-    merge_totals,
-    pairs_among,
-)
+from folklearn.kernels.quadratic import Quadratic, merge_totals, pairs_among
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 

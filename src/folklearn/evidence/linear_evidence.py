@@ -131,11 +131,7 @@ class LinearEvidence(LowerBound):
         return index.enter(columns)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return {
-            "columns": self.columns,
-            "G": self.G,
-            "totals": self._totals,
-        }
+        return {"columns": self.columns, "G": self.G, "totals": self._totals}
 
     def add(
         self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, at: ArrayLike | None = None

@@ -244,12 +244,7 @@ class Learner(Serializable, ABC):
         return loss
 
     def run(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, progress: Progress = False
     ) -> Array:
         """Predict, then learn, row by row; return the predictions (T, K).
 

@@ -62,12 +62,7 @@ class SecondOrderLearner(Learner):
         return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
 
     def _start(
-        self,
-        *,
-        gamma: float | None,
-        pull: float = 0.5,
-        mu: float = 0.0,
-        nodes: Array | None = None,
+        self, *, gamma: float | None, pull: float = 0.5, mu: float = 0.0, nodes: Array | None = None
     ) -> None:
         """Begin with an empty state; gamma None is the largest valid in each round."""
         self._first_classes = self.n_classes

@@ -8,11 +8,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence import bounds
-from folklearn.kernels.linear_models import (
-    N_OGD_TOTALS,
-    ogd_round,
-    ogd_rounds,
-)
+from folklearn.kernels.linear_models import N_OGD_TOTALS, ogd_round, ogd_rounds
 from folklearn.learners.base import LinearLearner
 from folklearn.validation import Rows
 

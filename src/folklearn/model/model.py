@@ -575,10 +575,7 @@ class Model(TableClassifier):
         return copied
 
     def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        categories: Mapping[str, Iterable[str]] | None = None,
+        self, path: str | os.PathLike[str], *, categories: Mapping[str, Iterable[str]] | None = None
     ) -> None:
         """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
 

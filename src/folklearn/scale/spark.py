@@ -204,13 +204,7 @@ def fit(
 
 
 def learn_keyed(
-    stream: Any,
-    *,
-    key: str,
-    sequence: str,
-    label: str,
-    weight: str | None = None,
-    **settings: Any,
+    stream: Any, *, key: str, sequence: str, label: str, weight: str | None = None, **settings: Any
 ) -> Any:
     """Return predictions of a stream by one model for each key, made just before it learns.
 

@@ -18,12 +18,7 @@ from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, NEGLIGIBLE, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
-from folklearn.kernels.on_torch.expand import (
-    MAX_COEFFICIENTS,
-    DeviceRows,
-    Point,
-    add_expanded,
-)
+from folklearn.kernels.on_torch.expand import MAX_COEFFICIENTS, DeviceRows, Point, add_expanded
 from folklearn.kernels.quadratic import (
     Quadratic,
     Solve,
@@ -147,12 +142,7 @@ class ExpertSums:
         add_expanded(self.device, S, G, rows, W)
 
     def run(
-        self,
-        state: ExpertState,
-        X: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
+        self, state: ExpertState, X: Array, labels: Labels, soft: Array, weights: Array
     ) -> Array:
         """Predict, then learn, rows up to the next refresh; return what was predicted.
 
