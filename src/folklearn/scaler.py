@@ -300,7 +300,6 @@ class Moments(NamedTuple):
         return cls(counts, means, (away * away).sum(axis=0))
 
     def __add__(self, other: "Moments") -> "Moments":  # type: ignore[override]
-        """Return those of both sets of rows."""
         counts = self.counts + other.counts
         share = other.counts / np.maximum(counts, 1.0)
         apart = other.means - self.means
@@ -400,8 +399,7 @@ class SparseScaler(Serializable):
             numbers = self._numbers.scale_rows(X.numbers, learn=learn) * factor
         constant = self.constant if self.intercept else None
         length = self.unit if self.scale else None
-        scaled: SparseRows = X.scale_cells(numbers, length, constant, self.n_columns)
-        return scaled
+        return X.scale_cells(numbers, length, constant, self.n_columns)
 
 
 class MixedScaler(SparseScaler):

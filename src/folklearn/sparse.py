@@ -129,8 +129,7 @@ class SparseRows:
         return rows
 
     def __matmul__(self, M: Array) -> Array:
-        product: Array = self.array() @ M
-        return product
+        return self.array() @ M
 
     @property
     def nnz(self) -> int:
@@ -142,8 +141,7 @@ class SparseRows:
         return lengths
 
     def dense(self) -> Array:
-        full: Array = self.array().toarray()
-        return full
+        return self.array().toarray()
 
     def dense_parts(self) -> Iterator[slice]:
         """Yield slices of rows that are small enough to be made dense."""

@@ -357,7 +357,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = Model(self.learner, classes=known, **settings)
 
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
-        """Prepare the model for its first rows: columns, their roles, the largest weight."""
         if "max_weight" in catalogue.settings_of(self.learner):
             largest = self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
             self.model_.max_weight = largest

@@ -267,7 +267,6 @@ class Certifier(Serializable):
         return losses
 
     def _add(self, rows: Rows, report: ReportRows | None) -> None:
-        """Add checked rows to the evidence."""
         evidence, n = self._evidence, len(rows.X)
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None

@@ -138,7 +138,6 @@ class LossAndGradient:
         return loss_at_most(self.loss, self.totals, self.W)
 
     def __add__(self, other: "LossAndGradient") -> "LossAndGradient":
-        """Return both sets of rows, at the same model."""
         totals = merge_totals(self.totals, other.totals)
         return LossAndGradient(self.W, self.loss + other.loss, self.G + other.G, totals)
 
@@ -200,10 +199,7 @@ class TotalLoss:
         self.n_passes += 1
         device = self._passes.device
         if device is None or self.is_wide:
-            total: LossAndGradient = self.total(
-                lambda rows: LossAndGradient.of(rows, W), _nothing(W)
-            )
-            return total
+            return self.total(lambda rows: LossAndGradient.of(rows, W), _nothing(W))
         on_device, sums = device.put(W), _nothing(W)
         for _, rows in self._passes.on_device(len(W)):
             loss, G, totals = find_residuals(device, rows, on_device)
@@ -246,10 +242,8 @@ def _nothing(W: Array) -> LossAndGradient:
 
 
 def _project_into_class(W: Array, B: float) -> Array:
-    """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
-    inside: Array = W * (B / np.maximum(lengths, B))
-    return inside
+    return W * (B / np.maximum(lengths, B))
 
 
 def best_in_class(

@@ -171,7 +171,6 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        """Add one checked row (d,)."""
         Y = soft[None].copy() if label < 0 else np.zeros((1, self.n_classes))
         if label >= 0:
             Y[0, label] = 1.0
@@ -332,7 +331,6 @@ class Evidence(LowerBound):
             raise InvalidInputError(f"this evidence has no minimum: {error}") from None
 
     def _all_totals(self) -> Array:
-        """Return the totals of all rows: those in the sums, and those that wait."""
         self._flush()
         rows, totals = self._rows, self._totals.copy()
         norms = np.sqrt((rows.X**2).sum(axis=1))

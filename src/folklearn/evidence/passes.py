@@ -322,7 +322,6 @@ class Expansion:
         return expansion
 
     def __add__(self, other: "Expansion") -> "Expansion":
-        """Return the expansion of both sets of rows at the same model."""
         if not np.array_equal(self.W, other.W):
             raise InvalidInputError("sums are added up only for the same model")
         both = copy.copy(self)

@@ -37,7 +37,6 @@ N_SHARED_VECTORS = 7  # of K numbers, which a round needs for itself
 
 @fast_kernel
 def _dot(a, b):
-    """Return <a, b>."""
     total = 0.0
     for j in range(a.shape[0]):
         total += a[j] * b[j]
@@ -46,14 +45,12 @@ def _dot(a, b):
 
 @fast_kernel
 def _subtract(a, factor, b):
-    """Write a - factor b into a."""
     for j in range(a.shape[0]):
         a[j] -= factor * b[j]
 
 
 @fast_kernel
 def _weigh_squares(weights, x):
-    """Return the sum of weights x^2."""
     total = 0.0
     for j in range(x.shape[0]):
         total += weights[j] * (x[j] * x[j])

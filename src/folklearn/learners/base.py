@@ -160,8 +160,7 @@ class Learner(Serializable, ABC):
         best = losses.min()
         if not losses[int(weights.argmax())] > _CLEARLY_WORSE * best:
             return np.zeros(len(losses), bool)
-        kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
-        return kept
+        return np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
 
     def _standings(self) -> list[float]:
         """Return the losses on the hold-out rows of the experts that may retire, inf if unknown."""
@@ -349,7 +348,6 @@ class Learner(Serializable, ABC):
         raise InvalidInputError(f"{self!r} cannot take over from another learner")
 
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
-        """Return a learner of larger sizes that has learned nothing; they cannot shrink."""
         words = {word: self._word(word) for word in self.PARAMS}
         return self._construct(**words | self._larger_sizes(n_features, n_classes))
 

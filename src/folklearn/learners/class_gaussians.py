@@ -124,11 +124,10 @@ class ClassGaussians(FirstOrderCertified):
         return P
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        loss: float = block_round(
+        return block_round(
             self._W, self._P, self._G, self._totals, self._spread, self._work,
             x, label, soft, weight, validation.MAX_NORM,
         )  # fmt: skip
-        return loss
 
     def _rows_at_once(self, rows: Rows) -> int:
         return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))

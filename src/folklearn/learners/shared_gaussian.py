@@ -150,8 +150,7 @@ class SharedGaussian(LinearLearner):
         """Return P (d, d) as it is now, the rounds of an unfinished block included."""
         lower = np.tril(self._P)
         taken = (self._U.T * self._kappas) @ self._U
-        P: Array = lower + np.tril(lower, -1).T - taken
-        return P
+        return lower + np.tril(lower, -1).T - taken
 
     def _release_rows(self) -> None:
         """Take the rows of an unfinished block out of P now: they would tell what they were."""

@@ -194,8 +194,7 @@ class SparseSgd(FirstOrderCertified):
 
     @property
     def _weights(self) -> Array:
-        weights: Array = self._standing[sparse_sgd.WEIGHTS]
-        return weights
+        return self._standing[sparse_sgd.WEIGHTS]
 
     def _predict(self, x: Context) -> Array:
         row = x if isinstance(x, SparseRow) else sparse_row(x)
@@ -208,14 +207,12 @@ class SparseSgd(FirstOrderCertified):
         return p
 
     def _predict_batch(self, X: Contexts, norms: Array) -> Array:
-        P: Array = self._predict_mixtures(X, self._weights[None])[0]
-        return P
+        return self._predict_mixtures(X, self._weights[None])[0]
 
     def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
         return self._predict_mixtures(X, np.eye(len(self._experts)))
 
-    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:
-        """Return the probabilities (n, T, K) of checked contexts by mixtures (n, E)."""
+    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:  # (n, T, K), by (n, E)
         rows = SparseRows.of(X)
         P = np.empty((len(mixtures), len(rows), self.n_classes))
         keys, places, _, _ = self._columns.table
@@ -463,7 +460,6 @@ class StackedSgd(SparseSgd):
 
 
 def _with_room(entries: Array, room: int) -> Array:
-    """Return a table that begins with these entries."""
     table = np.zeros((room, *entries.shape[1:]))
     table[: len(entries)] = entries
     return table

@@ -50,8 +50,7 @@ def check_rows(P: Array, where: str) -> None:
 def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
     """Return how much of the label lies on the most likely class, (T,): 1 or 0 if hard."""
     predicted = P.argmax(axis=1)
-    mass: Array = soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
-    return mass
+    return soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
 
 
 def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:

@@ -408,7 +408,6 @@ class DecisionModel(Serializable):
         return batch.X
 
     def _expect_losses(self, names: Iterable[Name], X: Any) -> Array:
-        """Return 1 minus the share of the reward that is expected of each action, (K,)."""
         losses = []
         for i, name in enumerate(names):
             pipeline = self.regressions.get(None if self.has_features else name)
@@ -481,7 +480,6 @@ class DecisionModel(Serializable):
         return pending
 
     def _share_of(self, reward: Any, name: str = "reward") -> float:
-        """Return a reward as its share of the range, from 0 to 1."""
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
         if not isinstance(reward, bool | int | float | np.bool_ | np.number):

@@ -403,7 +403,6 @@ class TableEncoder(Serializable):
         n_rows: int,
         new_roles: dict[str, str],
     ) -> EncodedBatch:
-        """Return columns, and the features of a matrix, side by side."""
         finder = _PlaceFinder(self)
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():

@@ -115,8 +115,7 @@ class _Graph:
             ir_version=_IR_VERSION, producer_name="folklearn", producer_version=__version__,
         )  # fmt: skip
         self._onnx.checker.check_model(model)
-        content: bytes = model.SerializeToString(deterministic=True)
-        return content
+        return model.SerializeToString(deterministic=True)
 
 
 def make_onnx(

@@ -197,8 +197,7 @@ class OnlinePipeline(Serializable):
             return self.learner._predict_rows(Z, norms)
         P = self.learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
-        mixed: Array = np.tensordot(weights, P, 1)
-        return mixed
+        return np.tensordot(weights, P, 1)
 
     def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
         """Return raw rows as the learner takes them; `by_holdout` is about columns beside words."""
@@ -250,8 +249,7 @@ class OnlinePipeline(Serializable):
         assert isinstance(scaler, OnlineScaler)
         z = scaler.scale_row(x, False)
         if learner is None or self.batch_fit is not None:
-            fitted: Array = self._predict_scaled(z[None])[0]
-            return fitted
+            return self._predict_scaled(z[None])[0]
         p = learner._predict(z)
         self._predicted = x, p
         return p

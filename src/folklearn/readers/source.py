@@ -204,7 +204,6 @@ class ByteSource:
             data = data[end:]
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
-        """Return the text as UTF-8."""
         pieces = self.raw(looking)
         if self.first_bytes.startswith((_GZIP, _ZSTD)):
             pieces = self._decompress(_peek(pieces, _MAGIC_BYTES)[1])  # gzip reads 2 bytes first

@@ -107,8 +107,7 @@ def _load_environment(package: str) -> Any:
 
 
 def render(template: str, *, package: str = __package__, **context: Any) -> str:
-    text: str = _load_environment(package).get_template(template).render(**context)
-    return text
+    return _load_environment(package).get_template(template).render(**context)
 
 
 def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = None) -> str:

@@ -340,7 +340,6 @@ def predict_udf(model: Model) -> Any:
 
 
 def _column(name: str) -> Any:
-    """Return a column by its name, which may contain dots."""
     functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     return functions.col("`" + name.replace("`", "``") + "`")
 

@@ -129,7 +129,6 @@ def _sum_partitions(
 
 
 def _add_neighbours(key: tuple[Any, ...], sums: Any) -> Any:
-    """Return the sum of neighbours, a table of one row."""
     import pyarrow as pa
 
     contents = sums.sort_by("place")["content"]

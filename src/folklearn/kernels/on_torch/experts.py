@@ -198,7 +198,6 @@ class ExpertSums:
 
 
 def _losses(P: Any, Y: Any) -> Any:
-    """Return -<y, ln p> over the last axis."""
     return -(Y * P.log()).sum(-1)
 
 
@@ -280,7 +279,6 @@ def _walk(
 
 
 def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
-    """Return the losses (E,) of rows at logits Z (E, m, K), and w(p - y)."""
     w = kept.weights[:, None]
     A = Z - Z.amax(2, keepdim=True)
     powers = A.exp()
@@ -290,7 +288,6 @@ def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
 
 
 def _are_finite(steps: Any) -> Any:
-    """Tell for each model, (E, 1, 1), whether its step is."""
     return steps.isfinite().all(dim=2, keepdim=True).all(dim=1, keepdim=True)
 
 
