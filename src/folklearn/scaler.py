@@ -114,7 +114,7 @@ class OnlineScaler(Serializable):
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = validation.numbers("x", x)
-        scaled = self.scale_rows(self._checked(x if x.ndim == 2 else x[None, ...]), learn=False)
+        scaled = self.scale_rows(self._check_rows(x if x.ndim == 2 else x[None, ...]), learn=False)
         return scaled if x.ndim == 2 else scaled.ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
@@ -122,9 +122,9 @@ class OnlineScaler(Serializable):
 
         Exactly equal to one call per row.
         """
-        return self.scale_rows(self._checked(X), learn=True)
+        return self.scale_rows(self._check_rows(X), learn=True)
 
-    def _checked(self, X: ArrayLike) -> Array:
+    def _check_rows(self, X: ArrayLike) -> Array:
         return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
@@ -403,7 +403,7 @@ class SparseScaler(Serializable):
 
 
 class MixedScaler(SparseScaler):
-    """A `SparseScaler` of rows with words, beside the model that learns their other columns.
+    """A `SparseScaler` of rows with words, with the model that learns their other columns.
 
     What this model says goes with the rows, and the words among them at the length that they would
     have without the other columns: `StackedSgd` takes both.

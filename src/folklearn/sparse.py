@@ -151,7 +151,7 @@ class SparseRows:
 
 
 class StackedRows(SparseRows):
-    """Sparse rows beside another view of them, and beside what another model says of them.
+    """Sparse rows with another view of them, and with what another model says of them.
 
     words : (n values,) the second value of every column, 0 where it is not in view.
     bases : (T, K) logits of the rows by the other model.

@@ -151,7 +151,6 @@ class ListAgent(RegressionAgent):
         return min(set(range(self.offsets)) - set(self._offset_columns.values()))
 
     def to_record(self) -> Record:
-        """Return the full state as a record, the columns of the offsets included."""
         record = super().to_record()
         record.config["offset_columns"] = [[*item] for item in self._offset_columns.items()]
         return record

@@ -44,7 +44,7 @@ def serve(
     workers: Annotated[
         int,
         Option(
-            min=0, max=64, help="Processes for HTTP and predictions, beside the one that learns."
+            min=0, max=64, help="Processes for HTTP and predictions, besides the one that learns."
         ),
     ] = 0,
     log: Annotated[

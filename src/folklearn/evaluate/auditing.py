@@ -47,7 +47,6 @@ class PredictionCertificate(Certificate):
 
     @property
     def best_linear_at_least(self) -> float:
-        """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.linear_at_least
 
 
@@ -262,7 +261,7 @@ class Certifier(Serializable):
     def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
         losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
         added = PredictionLoss.of(losses, rows.weights, before)
-        self._totals[:] = astuple(self._predicted + added)
+        self._totals[:] = astuple(self._prediction_loss + added)
         self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
         return losses
 
@@ -281,7 +280,7 @@ class Certifier(Serializable):
                     report(min(start + _CHUNK_ROWS, n))
 
     @property
-    def _predicted(self) -> PredictionLoss:
+    def _prediction_loss(self) -> PredictionLoss:
         return PredictionLoss(*self._totals.tolist())
 
     @property
@@ -292,7 +291,7 @@ class Certifier(Serializable):
     @property
     def loss(self) -> float:
         """The total (weighted) loss of the predictions."""
-        return self._predicted.total
+        return self._prediction_loss.total
 
     @property
     def evidence(self) -> LowerBound:
@@ -308,7 +307,7 @@ class Certifier(Serializable):
 
     def _against(self, bound: float, C: float | None) -> PredictionCertificate:
         sizes = {"n_rounds": self.n_rounds, "n_classes": self.n_classes}
-        return self._predicted.against(bound, **sizes, C=C)
+        return self._prediction_loss.against(bound, **sizes, C=C)
 
     def exact(
         self,

@@ -36,7 +36,7 @@ from folklearn.validation import Rows
 KEPT_ROWS = 4096  # that wait as rows, those that are least known
 SETTLED_ROWS = 2048  # that enter the sums at a time
 _GROWTH, _WIDE_GROWTH = 1.2, 2.0  # of the number of rows between two points of expansion,
-_WIDE_POINT = 1 << 17  # for points of so many numbers
+_WIDE_POINT = 1 << 17  # for points of this many numbers
 _MAX_POINTS = 24
 _RADIUS, _MIN_RATIO = 16.0, 4.0  # of a point: over the root of the weights, over the steps so far
 _MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
@@ -149,12 +149,10 @@ class Evidence(LowerBound):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rows."""
         return int(self._totals[ROUNDS]) + len(self._incoming)
 
     @property
     def total_weight(self) -> float:
-        """The sum of the rows' weights."""
         return float(self._all_totals()[WEIGHT])
 
     def _copy(self) -> Self:
@@ -241,7 +239,7 @@ class Evidence(LowerBound):
         return self._planes.size * self.n_features > _WIDE_POINT
 
     def _enter(self, n_ready: int) -> None:
-        """Let the rows that are best known enter the sums, so many of those that wait."""
+        """Let the rows that are best known enter the sums: `n_ready` of those that wait."""
         self._n_settled += n_ready
         self._measure()
         rows = self._rows
@@ -305,7 +303,7 @@ class Evidence(LowerBound):
         norms = np.sqrt((X**2).sum(axis=1))
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
-        # What is within the radius of the newest point is within this of W, which may lie beside.
+        # What is within the radius of the newest point is within this of W, which may lie elsewhere.
         radius = self._points[-1].radius + self._points[-1].step_to(W)
         r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
@@ -399,11 +397,9 @@ class Evidence(LowerBound):
         return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the total loss plus penalty of every linear model."""
         return self.minimise()[0]
 
     def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
         if not self.total_weight >= MIN_TOTAL_WEIGHT:
             return 0.0  # no loss is negative
@@ -429,7 +425,6 @@ class Evidence(LowerBound):
         return both
 
     def __mul__(self, factor: float) -> Self:
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
         factor = validation.fraction("factor", factor, 1.0)
         scaled = self._copy()
         scaled._rows.weights = factor * self._rows.weights
@@ -442,7 +437,6 @@ class Evidence(LowerBound):
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes, which come last."""
         self._flush()
         larger = self._empty(n_features, n_classes)
         K, d = self._W.shape
@@ -469,7 +463,6 @@ class Evidence(LowerBound):
     # State.
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         self._flush()  # before its counters are read
         return super().to_record()
 

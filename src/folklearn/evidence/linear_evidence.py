@@ -187,7 +187,6 @@ class LinearEvidence(LowerBound):
         return both
 
     def __mul__(self, factor: float) -> Self:
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
         factor = validation.fraction("factor", factor, 1.0)
         scaled = self._empty()
         scaled._add_columns(self.columns, factor * self.G)
@@ -197,18 +196,15 @@ class LinearEvidence(LowerBound):
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes, which come last."""
         larger = self._empty(n_features, n_classes)
         larger._add_columns(self.columns, self.G)
         larger._totals[:] = self._totals
         return larger
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the total loss plus penalty of every linear model."""
         return penalised_lower_bound(self._totals, self.G, self._penalties_of(self.columns))
 
     def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
         longest = validation.longest_row(W)
         return value_of_planes(self._totals, self.G, W[:, self.columns].T, longest)

@@ -59,7 +59,7 @@ def _weigh_squares(weights, x):
 
 @kernel
 def _bound_shrinkage(diagonal, u, kappa):
-    """Return kappa, less where P has lost so many digits that its diagonal would turn negative."""
+    """Return kappa, less where P has lost too many digits: its diagonal would become negative."""
     for j in range(u.shape[0]):
         square = u[j] * u[j]
         if kappa * square > diagonal[j]:

@@ -108,14 +108,14 @@ class Auto(ExpertLearner):
         sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
         backend = select_backend(**sizes, device=self._device)
         if backend != PAIRS:
-            return self._moved(backend).grown(**sizes)
+            return self._move_to(backend).grown(**sizes)
         smaller = self._shallow()
         if select_backend(**sizes) != PAIRS:  # without its dear experts, see `device` in `auto`
             spec = self._state.spec
             smaller._keep([e for e in spec.numbers["experts"] if e not in spec.dear])
         return ExpertLearner.grown(smaller, **sizes)
 
-    def _moved(self, backend: str) -> Learner:
+    def _move_to(self, backend: str) -> Learner:
         """Return what `auto` is in another backend, begun where this one stands."""
         moved = auto(**{word: self._word(word) for word in self.PARAMS}, backend=backend)
         if not self.n_rounds:

@@ -251,7 +251,7 @@ class Learner(Serializable, ABC):
         before the first round. X is (T, d), dense or a sparse array of SciPy, and y (T,) classes or
         (T, K) soft labels; `progress` is True for a bar or a function of the rounds done.
         """
-        rows = self._checked(X, y, weight)
+        rows = self._check_rows(X, y, weight)
         self._warn_of_long(rows.norms)
         with report_progress(progress, len(rows.X), "learning") as report:
             return self._run(rows, report)
@@ -267,7 +267,7 @@ class Learner(Serializable, ABC):
             "features, or use folklearn.Model, which does"
         )
 
-    def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
+    def _check_rows(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         sizes = {"n_features": self._shape[0], "n_classes": self.n_classes}
         return Rows.checked(X, y, weight, **sizes, max_weight=self.max_weight)
 

@@ -141,7 +141,6 @@ class ClassGaussians(FirstOrderCertified):
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose implicit step was not found; a certificate holds all the same."""
         return int(self._totals[UNSOLVED])
 
     @property

@@ -127,7 +127,6 @@ class SecondOrderLearner(Learner):
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose fixed point did not converge; a certificate holds all the same."""
         return int(self._state.totals[UNSOLVED])
 
     @property

@@ -320,17 +320,14 @@ class Mixture(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of all experts."""
         return super().n_bytes + sum(expert.n_bytes for expert in self.experts)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory such experts take at other sizes."""
         sizes = {"n_features": n_features, "n_classes": n_classes}
         return sum(e.expected_bytes(**self._sizes_of(e, **sizes)) for e in self.experts)
 
     @property
     def can_grow(self) -> bool:
-        """Whether all experts can."""
         return all(expert.can_grow for expert in self.experts)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:

@@ -138,7 +138,6 @@ class SharedGaussian(LinearLearner):
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose implicit step was not found."""
         return int(self._totals[UNSOLVED])
 
     @property
@@ -168,7 +167,6 @@ class SharedGaussian(LinearLearner):
         return 8 * n_features * (n_features + n_classes + BLOCK)
 
     def to_record(self) -> Record:
-        """Return the full state as a record, with the lower triangle of P."""
         record = super().to_record()
         record.arrays["P"] = self._P[np.tril_indices(len(self._P))]
         return record

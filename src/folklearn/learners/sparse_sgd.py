@@ -425,7 +425,7 @@ class StackedSgd(SparseSgd):
     of the others that have not retired. The other model never retires. The certificate is that of
     `SparseSgd`, about linear models of all columns.
 
-    `folklearn.Model` makes it where a table has words beside other columns. Time and memory are
+    `folklearn.Model` makes it where a table has words and other columns. Time and memory are
     those of `SparseSgd`, with 20 experts at first, mostly 5 to 8 later.
     """
 

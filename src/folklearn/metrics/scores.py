@@ -135,7 +135,7 @@ class Scores:
     @property
     def loss(self) -> float:
         """The total (weighted) log loss."""
-        return float(self._weighted(self.losses).sum())
+        return float(self._weigh(self.losses).sum())
 
     @cached_property
     def log_loss(self) -> float:
@@ -190,19 +190,19 @@ class Scores:
         """The total loss beyond the comparator's."""
         if self.comparator_losses is None:
             raise InvalidInputError("regret needs a comparator: pass comparator=W")
-        return float(self._weighted(self.losses - self.comparator_losses).sum())
+        return float(self._weigh(self.losses - self.comparator_losses).sum())
 
     @property
     def _labels(self) -> tuple[NDArray[np.int64], Array]:
         return validation.labels(self.y, self.n_rounds, self.P.shape[1])
 
-    def _weighted(self, values: Array) -> Array:
+    def _weigh(self, values: Array) -> Array:
         # A round of weight 0 does not count, even if its loss is infinite.
         return self.weight * np.where(self.weight > 0.0, values, 0.0)
 
     def _average(self, values: Array) -> float:
         _check_weight(self.weight)
-        return float(self._weighted(values).sum()) / float(self.weight.sum())
+        return float(self._weigh(values).sum()) / float(self.weight.sum())
 
 
 def score(

@@ -165,7 +165,7 @@ class SparseInput:
 
 @dataclass(frozen=True)
 class MixedInput(SparseInput):
-    """Raw rows with words beside other columns: all of them sparse, and the others dense too.
+    """Raw rows with words and other columns: all of them sparse, and the others dense too.
 
     dense : (T, d) numbers, as of a table without the words.
     words : the slots (n,) of what is sparse alone, ascending.

@@ -65,7 +65,7 @@ class LabelledTable:
     weights: Array
     ids: dict[str, list[Any]]
 
-    def labelled(self) -> tuple[Table, Any, Array]:
+    def take_labelled(self) -> tuple[Table, Any, Array]:
         """Return the rows that have a label: their table, labels and weights."""
         if self.has_label.all():
             return self.table, self.labels, self.weights
@@ -95,7 +95,7 @@ class ModelDataset:
 
     Parameters
     ----------
-    model : learns or predicts the rows; its roles hold, and it is told of columns and classes.
+    model : learns or predicts the rows; its roles hold, and it gets columns and classes.
     source : whatever `open_reader` takes.
     target, weight : columns of labels and weights; None for those of the model, or of the format.
     known_only : leave out columns that have no role.
@@ -189,7 +189,7 @@ class ModelDataset:
         lacking = [
             name
             for name, role in (roles if reader.has_fixed_roles else asked).items()
-            if names and name not in (reader.known if role == IGNORED else names)
+            if names and name not in (reader.all_names if role == IGNORED else names)
         ]
         if lacking and not reader.has_fixed_roles:
             raise reader.missing_column_error(lacking[0], ", which was given a role")
@@ -470,7 +470,7 @@ class UnlearnedValues:
     """Counts, by column, the rows whose category a model never learned.
 
     Such a value speaks for no class, as if it were missing. Of a column with more than a hundred
-    categories those that share places cannot be told apart, and are not counted.
+    categories those that share places are not distinguished, and are not counted.
     """
 
     def __init__(self, model: "Model") -> None:

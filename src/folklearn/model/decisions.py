@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 class DecisionModel(Serializable):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
-    Use it where you act on a row and are told only what came of it: an offer, a headline, a route.
+    Use it where you act on a row and learn only what came of it: an offer, a headline, a route.
     Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
     and values may be missing. Actions have names. Rewards may come later, in any order, by the id
     of the decision. For arrays there are the agents of `folklearn.bandits`.
@@ -231,7 +231,7 @@ class DecisionModel(Serializable):
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:
-        """Learn what an action, which may have features, brought that somebody else chose.
+        """Learn what an action brought that another policy chose; it may have features.
 
         For starting with a log instead of from nothing. How likely the action was need not be
         known.

@@ -74,7 +74,7 @@ class TableEncoder(Serializable):
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`); columns beside words are given both ways (`MixedInput`), dense
+    wide to be dense (`SparseInput`); columns next to words are given both ways (`MixedInput`), dense
     by the encoder `dense`, which is None where there are none. Ids, weights and targets have no
     place.
 
@@ -100,9 +100,9 @@ class TableEncoder(Serializable):
         self.missing = self.gaps.asked
         self.sparse = bool(sparse) or WORDS in (roles or {}).values()
         self.crosses = as_pairs(crosses)
-        beside = {name: role for name, role in (roles or {}).items() if role != WORDS}
-        is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(beside.values())
-        self.dense = TableEncoder(beside, self.crosses, missing=missing) if is_mixed else None
+        without_words = {name: role for name, role in (roles or {}).items() if role != WORDS}
+        is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(without_words.values())
+        self.dense = TableEncoder(without_words, self.crosses, missing=missing) if is_mixed else None
         self.roles: dict[str, str] = {}
         self.feature_names: dict[str, str] = {}  # of features that have a number
         self.keys: list[Key] = []
@@ -208,19 +208,19 @@ class TableEncoder(Serializable):
                     places.find((source, part))
         for index in features:
             places.find((FEATURES, str(index)))
-        self.admit(places.ordered()[0])
+        self.admit(places.order_keys()[0])
 
     def find_category(self, column: str, value: Any) -> int | None:
         """Return the place of a category that is known by name, or of a cross with it; else None.
 
-        Beside words it is that of the other columns (`dense`): what is sparse has no names.
+        Where there are words it is that of the other columns (`dense`): what is sparse has no names.
         """
         if self.dense is not None:
             return self.dense.find_category(column, value)
         part = format_cell(value)
         if part is None or self.roles.get(column) != CATEGORY:
             return None
-        return next((self.places[key] for key in self._named(column, part)), None)
+        return next((self.places[key] for key in self._find_keys(column, part)), None)
 
     def forget_categories(self, places: Iterable[int]) -> None:
         """Forget the names of categories and of their crosses; their places stay, without names."""
@@ -232,14 +232,14 @@ class TableEncoder(Serializable):
             if part[:1] in ("", "#") or not (source in crosses or self.roles[source] == CATEGORY):
                 raise InvalidInputError(f"no category has the position {place!r}: `find_category`")
         for place in places:
-            for key in [self.keys[place], *self._named(*self.keys[place])]:
+            for key in [self.keys[place], *self._find_keys(*self.keys[place])]:
                 if (at := self.places.pop(key, None)) is not None:
                     self.keys[at] = key[0], f"{_FORGOTTEN}{at}"
                     self.places[self.keys[at]] = at
                     self.n_letters += len(self.keys[at][1]) - len(key[1])
         return None
 
-    def _named(self, column: str, part: str) -> list[Key]:
+    def _find_keys(self, column: str, part: str) -> list[Key]:
         """Return the keys that name a category of a column: its own, then those of crosses."""
         begins, ends = f"{part}{PAIR_MARK}", f"{PAIR_MARK}{part}"
         keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
@@ -387,9 +387,9 @@ class TableEncoder(Serializable):
         finder, dense = _PlaceFinder(self), None
         X = self._fill_sparse(finder, columns, table)
         if self.dense is not None:
-            beside = {name: role for name, role in new_roles.items() if role != WORDS}
+            without_words = {name: role for name, role in new_roles.items() if role != WORDS}
             others = {name: column for name, column in columns.items() if column.words is None}
-            dense = self.dense._encode_dense(others, None, len(table), beside)
+            dense = self.dense._encode_dense(others, None, len(table), without_words)
             keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
             words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
             X = MixedInput.of(X, dense.X, tuple(words))
@@ -442,7 +442,7 @@ class TableEncoder(Serializable):
             X[rows, places] = values
         if not finder.new:
             return EncodedBatch(X, (), new_roles, len(self.keys))
-        keys, order, n_first = finder.ordered()
+        keys, order, n_first = finder.order_keys()
         X = X if order is None else np.ascontiguousarray(X[:, order])
         return EncodedBatch(X, keys, new_roles, n_first)
 
@@ -473,7 +473,7 @@ class TableEncoder(Serializable):
         numbers: dict[Key, Array] = {}
         for source, column in columns.items():
             if column.numbers is None:
-                parts[1 + finder.find((source, ""))] = column.hashed()
+                parts[1 + finder.find((source, ""))] = column.hash_parts()
                 continue
             for part, values in zip(column.parts, column.numbers, strict=True):
                 if finder.find_number((source, part), values) is not None:
@@ -590,7 +590,7 @@ class _PlaceFinder:
             self._n_own[source] = n_own + 1
         return self.find(key, row)
 
-    def ordered(self) -> tuple[list[Key], Any, int]:
+    def order_keys(self) -> tuple[list[Key], Any, int]:
         """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
         n, rows = len(self._known), [row for _, row in self.new.values()]
         keys = sorted(self.new, key=lambda key: self.new[key][1])

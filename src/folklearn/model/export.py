@@ -206,7 +206,7 @@ def _add_columns(
 
 
 def _add_gaps(graph: _Graph, X: str, encoder: TableEncoder) -> str:
-    """Make missing what the model was told stands for a missing value."""
+    """Make missing what stands for a missing value in the model."""
     for value in sorted(value for value in encoder.gaps.values if isinstance(value, float)):
         X = graph.add("Where", graph.add("Equal", X, value), np.nan, X)
     return X
@@ -217,7 +217,7 @@ def _add_indicators(
 ) -> str:
     """Return a column for each part, 1 where it is the category; an unknown one has none.
 
-    Of two texts the category is the pair; beside a number 1 becomes the number.
+    Of two texts the category is the pair; next to a number 1 becomes the number.
     """
     places = {part: place for place, part in enumerate(parts)}
     shares = ((category, places.get(shared_part(category))) for category in further)

@@ -62,7 +62,7 @@ class OnlinePipeline(Serializable):
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        beside them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
+        next to them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
     windows : of `StreamEvidence`.
     terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
@@ -163,7 +163,7 @@ class OnlinePipeline(Serializable):
 
     @property
     def dense(self) -> "OnlinePipeline | None":
-        """What learns the columns beside words, None where there are none."""
+        """What learns the columns other than words, None where there are none."""
         return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
 
     @property
@@ -200,7 +200,7 @@ class OnlinePipeline(Serializable):
         return np.tensordot(weights, P, 1)
 
     def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
-        """Return raw rows as the learner takes them; `by_holdout` is about columns beside words."""
+        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
         X = self._check_rows(X, self.n_features)
         Z: Any = self.scaler.scale_rows(X, learn=False)
         if not isinstance(self.scaler, MixedScaler):
@@ -366,7 +366,7 @@ class OnlinePipeline(Serializable):
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if nobody learns them.
+        """Choose terms by the rows that wait in the evidence, or drop them if no expert learns them.
 
         If rows do not do for a choice there is another one later.
         """

@@ -54,7 +54,7 @@ PAIR_MARK = " & "  # between the categories of a cross
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised, and texts that are a category
-_FEW_TEXTS, _OFTEN = 30, 10  # different sentences, each in so many rows, are a category
+_FEW_TEXTS, _OFTEN = 30, 10  # different sentences, each in this many rows, are a category
 MANY_NUMBERS = 30  # different ones, which are probably quantities and no names
 _LEADING_ZERO = re.compile(r"0\d+", re.ASCII)  # of a code, such as 007
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
@@ -247,7 +247,7 @@ class EncodedColumn(NamedTuple):
     factors: Array | float = 1.0
     words: SparseRows | None = None
 
-    def hashed(self) -> SparseRows:
+    def hash_parts(self) -> SparseRows:
         """Return the words, or one hashed place for every row that has a category."""
         if self.words is not None:
             return self.words

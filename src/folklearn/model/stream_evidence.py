@@ -257,7 +257,6 @@ class StreamEvidence(Serializable):
         return self.rows.n_bytes + sum(int(each.n_bytes) for each in sums if each is not None)
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
         record.arrays["numeric"] = np.array(self.numeric, bool)
         waiting = self.rows.batch(self.numeric)

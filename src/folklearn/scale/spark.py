@@ -184,7 +184,7 @@ def fit(
         for batch in batches:
             dataset = ModelDataset(fitted, pa.table(batch), label, weight=weight, one_pass=True)
             for rows in dataset.rows():
-                chunk, y, weights = rows.labelled()
+                chunk, y, weights = rows.take_labelled()
                 numbers, _, weights = fitted.label_encoder.encode(y, weights)
                 encoder, pipeline = fitted.encoder, fitted.pipeline
                 assert encoder is not None
