@@ -10,16 +10,8 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
-from folklearn.kernels.scaling import (
-    COUNT,
-    HALF_MEAN,
-    HALF_SQUARES,
-    MEAN,
-    N_MOMENTS,
-    SQUARES,
-    scale_row,
-    scale_rows,
-)
+from folklearn.kernels import scaling
+from folklearn.kernels.scaling import COUNT, HALF_MEAN, HALF_SQUARES, MEAN, N_MOMENTS, SQUARES
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, StackedRows
 
@@ -130,7 +122,7 @@ class OnlineScaler(Serializable):
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         """Return checked rows X (T, d) scaled, each after taking it in if `learn`."""
         out = np.empty((len(X), self.n_features + self.intercept))
-        scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
+        scaling.scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
         self._count += learn * len(X)
         return out
 
@@ -140,7 +132,7 @@ class OnlineScaler(Serializable):
         The short way for a single row, which may have gaps: x is checked by its norm alone.
         """
         out = np.empty(self.n_features + self.intercept)
-        if not scale_row(
+        if not scaling.scale_row(
             x, self._moments, learn, self.scale, self.intercept, self._first, _MAX_NORM, out
         ):
             validation.check_context(np.where(np.isnan(x), 0.0, x))

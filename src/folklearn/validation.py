@@ -177,9 +177,7 @@ def checked_norms(X: Any, *, gaps: bool = False) -> Array:
 
 
 def norms(X: Contexts) -> Array:
-    if isinstance(X, SparseRows):
-        return X.norms()
-    return np.sqrt(np.einsum("ij,ij->i", X, X))
+    return X.norms() if isinstance(X, SparseRows) else np.sqrt(np.einsum("ij,ij->i", X, X))
 
 
 def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:

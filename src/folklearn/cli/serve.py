@@ -52,7 +52,7 @@ def serve(
     ] = LogForm.TEXT,
     keep_days: Annotated[
         float | None,
-        Option(min=0.01, help="Days that events and rows are kept. Default: for ever."),
+        Option(min=0.01, help="Days that events and rows are kept. Default: no limit."),
     ] = None,
     keep_bytes: Annotated[
         float | None, Option(min=1e6, help="Bytes that the journal may have. Default: any.")

@@ -83,14 +83,10 @@ class PredictionLoss:
             "log loss is infinite"
         )
         return PredictionCertificate(
-            loss=self.total,
-            regret_bound=round_loss_up(self.total, n_rounds) - linear,
-            n_rounds=n_rounds,
-            C=C,
+            self.total, round_loss_up(self.total, n_rounds) - linear, n_rounds, C=C,
             penalty=0.0 if C is None else penalty_of(C, n_classes),
-            reason=reason if self.n_impossible else "",
-            linear_at_least=linear,
-        )
+            reason=reason if self.n_impossible else "", linear_at_least=linear,
+        )  # fmt: skip
 
 
 def audit(
@@ -335,14 +331,9 @@ class Certifier(Serializable):
             bound, start = evidence.lower_bound(), np.nan_to_num(learner.coef())
         best = regress(
             passes_over(X, y, weight, **self._sizes, n_jobs=n_jobs, device=self.device),
-            **self._sizes,
-            C=self.C,
-            constant=self.constant,
-            start=start,
-            tol=tol,
-            most_passes=most_passes,
-            report=report,
-        )
+            **self._sizes, C=self.C, constant=self.constant, start=start, tol=tol,
+            most_passes=most_passes, report=report,
+        )  # fmt: skip
         if best.n_rows != self.n_rounds or not math.isclose(
             best.total_weight, evidence.total_weight, rel_tol=1e-9
         ):

@@ -262,9 +262,7 @@ def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> N
     most = most_passes if objective.is_wide else min(most_passes, _MAX_DENSE_PASSES)
 
     def solve(V: Array, trans: str) -> Array:
-        if L.ndim == 1:
-            return V / L
-        return solve_triangular(L, V.T, lower=True, trans=trans).T
+        return V / L if L.ndim == 1 else solve_triangular(L, V.T, lower=True, trans=trans).T
 
     def value(v: Array) -> tuple[float, Array]:
         total, G = objective.value(solve(v.reshape(W.shape), "T"))

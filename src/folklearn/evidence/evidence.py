@@ -17,17 +17,9 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
 from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
 from folklearn.evidence.waiting_rows import IncomingRows, PenalisedSum, WaitingRows, compute_logits
+from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
-from folklearn.kernels.evidence import (
-    CONSTANT,
-    DEPTH,
-    MIN_TOTAL_WEIGHT,
-    N_TOTALS,
-    REACH,
-    ROUNDS,
-    WEIGHT,
-    relative_rounding,
-)
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.on_torch import back, put
 from folklearn.kernels.quadratic import Quadratic, merge_totals, pairs_among
 from folklearn.serialization import Record
@@ -169,9 +161,7 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        Y = soft[None].copy() if label < 0 else np.zeros((1, self.n_classes))
-        if label >= 0:
-            Y[0, label] = 1.0
+        Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
         if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
             self._flush()
 
@@ -303,7 +293,7 @@ class Evidence(LowerBound):
         norms = np.sqrt((X**2).sum(axis=1))
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
-        # What is within the radius of the newest point is within this of W, which may lie elsewhere.
+        # What is within the radius of the newest point is within this of W, which may differ.
         radius = self._points[-1].radius + self._points[-1].step_to(W)
         r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
@@ -365,7 +355,7 @@ class Evidence(LowerBound):
         size = np.zeros(K)
         np.add.at(size, i, 2.0 * traces * lengths_apart)
         np.add.at(size, j, 2.0 * traces * lengths_apart)
-        kappa = relative_rounding(totals[DEPTH], K, K * d)
+        kappa = kernels.relative_rounding(totals[DEPTH], K, K * d)
         slopes = (2.0 + 3.0 * log_K) * totals[REACH]
         constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
         allowance = constants + 2.0 * K * slopes * lengths.max()
@@ -375,7 +365,7 @@ class Evidence(LowerBound):
 
     def minimise(self) -> tuple[float, Array]:
         """Return `lower_bound`, and the model W (K, d) near which it is reached."""
-        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= kernels.MIN_TOTAL_WEIGHT:
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
             with threads_for(self._W.size, everywhere=True):
@@ -401,7 +391,7 @@ class Evidence(LowerBound):
 
     def value(self, W: ArrayLike) -> float:
         W = validation.model("W", W, self.n_classes, self.n_features)
-        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= kernels.MIN_TOTAL_WEIGHT:
             return 0.0  # no loss is negative
         return max(0.0, self._tangent(W, self._share(W)).value)
 
@@ -500,9 +490,7 @@ class Evidence(LowerBound):
             W = record.part("points.W", (None, K, d))
             L = record.part("points.L", (len(W), K, d, d))
             radius = record.part("points.radius", (len(W),), least=0.0)
-            self._points = [
-                ExpansionPoint(*point) for point in zip(W, L, radius.tolist(), strict=True)
-            ]
+            self._points = list(map(ExpansionPoint, W, L, radius.tolist()))
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
 

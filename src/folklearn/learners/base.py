@@ -351,6 +351,14 @@ class Learner(Serializable, ABC):
         words = {word: self._word(word) for word in self.PARAMS}
         return self._construct(**words | self._larger_sizes(n_features, n_classes))
 
+    def _grow_arrays(self, n_features: int | None, n_classes: int | None) -> Self:
+        """Return a larger learner whose arrays begin with those of this one."""
+        larger = self._larger(n_features, n_classes)
+        for name, array in larger._parts().items():
+            smaller = self._parts()[name]
+            array[tuple(map(slice, smaller.shape))] = smaller
+        return larger
+
     def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:
         sizes = self._sizes
         for name, wanted in (("n_features", n_features), ("n_classes", n_classes)):
@@ -411,11 +419,6 @@ class FirstOrderCertified(Learner):
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
         """Return the certificate for every linear model, or for one W (K, d)."""
         return self.evidence().certificate(self.loss, W)
-
-    def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
-        larger = super()._larger(n_features, n_classes)
-        larger._totals[:] = self._totals
-        return larger
 
 
 def rows_to_review(n_rounds: int, first: int) -> int:

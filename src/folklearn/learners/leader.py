@@ -368,10 +368,7 @@ class ExpertLearner(Learner):
         self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        parts: list[tuple[Any, bool]] = [
-            (self._folklore, spec.folklore),
-            (self._evidence, is_certified),
-        ]
+        parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
         for part, is_there in parts:
             if (part is not None) != is_there or (is_there and part._sizes != self._sizes):
                 raise record.error("has a part that does not fit its sizes")

@@ -243,7 +243,8 @@ class Mixture(Learner):
             count[alive] = values
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
-        self._totals[_LOSS] = _add_in_order(self._totals[_LOSS], weights * mixture_losses)
+        rounds = np.append(self._totals[_LOSS], weights * mixture_losses)
+        self._totals[_LOSS] = np.add.accumulate(rounds)[-1]  # one by one, in whatever portions
         self._n_rounds += len(P)
         n = self._n_rounds
         if self.retire and n >= _FIRST_LOOK and n.bit_count() == 1:
@@ -370,11 +371,6 @@ def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
     """Return what certificates are compared by: their kind, then their bound."""
     B = (proven.B or 0.0) if is_about_all else 0.0
     return proven.C is not None, B, proven.best_linear_at_least
-
-
-def _add_in_order(total: Any, rounds: Array) -> Any:
-    """Return the total (...) plus rounds (..., T), one by one: the bits must not tell portions."""
-    return np.add.accumulate(np.concatenate([np.expand_dims(total, -1), rounds], -1), -1)[..., -1]
 
 
 def _mix(expert_P: Array, weights: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import validation
+from folklearn import sparse, validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import sparse_sgd
@@ -20,16 +20,7 @@ from folklearn.learners.base import (
     rows_to_review,
 )
 from folklearn.serialization import Record
-from folklearn.sparse import (
-    Context,
-    Contexts,
-    Indices,
-    SparseRow,
-    SparseRows,
-    check_columns,
-    index_type,
-    sparse_row,
-)
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, check_columns, sparse_row
 from folklearn.validation import Rows
 
 _FIRST_REVIEW = 1024  # rounds; then at every doubling
@@ -129,7 +120,7 @@ class SparseSgd(FirstOrderCertified):
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
         self._totals: Array = np.zeros(N_TOTALS)
-        self._index_type = index_type(self.n_features)
+        self._index_type = sparse.index_type(self.n_features)
         unit = self.R
         self._experts: Array = np.array(
             [
@@ -166,7 +157,7 @@ class SparseSgd(FirstOrderCertified):
         """Tell of columns (n,) whether they occurred."""
         return self._columns.find(columns) >= 0
 
-    def n_columns_with(self, indices: Indices) -> int:
+    def n_columns_with(self, indices: sparse.Indices) -> int:
         """Return how many columns will have occurred with these."""
         return self._columns.n_with(indices)
 

@@ -243,14 +243,9 @@ def score(
     else:
         is_clipped = P[np.arange(len(P)), labels] < clip
     return Scores(
-        P=P,
-        y=soft if len(soft) else labels,
-        weight=weights,
-        losses=log_losses(P, labels, soft, clip),
-        clip=float(clip),
-        n_clipped=int(is_clipped.sum()),
-        comparator_losses=comparator_losses,
-    )
+        P, soft if len(soft) else labels, weights, log_losses(P, labels, soft, clip), float(clip),
+        int(is_clipped.sum()), comparator_losses,
+    )  # fmt: skip
 
 
 def progressive(

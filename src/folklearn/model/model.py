@@ -274,9 +274,7 @@ class Model(TableClassifier):
         if asked is not None:
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
             u, known = np.array([asked.unseen]), np.array([len(asked.p)])
-        values = batch.X
-        if pipeline.sparse:
-            values = batch.X.values_by_place(len(encoder.absent))
+        values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
         row_weights = weights
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)

@@ -366,17 +366,13 @@ class OnlinePipeline(Serializable):
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if no expert learns them.
+        """Choose terms by the rows that wait in the evidence, or drop them if nothing learns them.
 
         If rows do not do for a choice there is another one later.
         """
         first, second, last = _OPENING_ROUNDS
-        n, numeric, learner, scaler = (
-            self.n_rounds,
-            self.evidence.numeric,
-            self.learner,
-            self.scaler,
-        )
+        n, numeric = self.n_rounds, self.evidence.numeric
+        learner, scaler = self.learner, self.scaler
         assert isinstance(scaler, OnlineScaler)
         rows = self.evidence.rows.batch(numeric)
         is_rare = n == last and rows is not None and has_rare_values(rows.X)

@@ -26,9 +26,7 @@ def format_loss(loss: float | None) -> str:
 
 
 def format_share(share: float | None) -> str:
-    if share is None or not math.isfinite(share):
-        return _UNKNOWN
-    return f"{100.0 * share:.3g} %"
+    return _UNKNOWN if share is None or not math.isfinite(share) else f"{100.0 * share:.3g} %"
 
 
 def format_about(share: float) -> str:
