@@ -229,7 +229,6 @@ class Serializable:
                 setattr(self, attribute, record.inner(name, kind))
 
     def _shallow(self) -> Self:
-        """Return another object that holds the same things, for a copy of some of them."""
         shared = object.__new__(type(self))
         shared.__dict__.update(self.__dict__)
         return shared
@@ -269,8 +268,7 @@ def revive(record: Record) -> Serializable:
     if record.kind not in registry.SAVED:
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
-        restored: Serializable = registry.find(record.kind).from_record(record)
-        return restored
+        return registry.find(record.kind).from_record(record)
     except StateFileError:
         raise
     except _NOT_RESTORED as error:

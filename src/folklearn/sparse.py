@@ -129,8 +129,7 @@ class SparseRows:
         return rows
 
     def __matmul__(self, M: Array) -> Array:
-        product: Array = self.array() @ M
-        return product
+        return self.array() @ M
 
     @property
     def nnz(self) -> int:
@@ -142,8 +141,7 @@ class SparseRows:
         return lengths
 
     def dense(self) -> Array:
-        full: Array = self.array().toarray()
-        return full
+        return self.array().toarray()
 
     def dense_parts(self) -> Iterator[slice]:
         """Yield slices of rows that are small enough to be made dense."""
@@ -153,7 +151,7 @@ class SparseRows:
 
 
 class StackedRows(SparseRows):
-    """Sparse rows beside another view of them, and beside what another model says of them.
+    """Sparse rows with another view of them, and with what another model says of them.
 
     words : (n values,) the second value of every column, 0 where it is not in view.
     bases : (T, K) logits of the rows by the other model.

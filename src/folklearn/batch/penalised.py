@@ -130,8 +130,7 @@ def fit_preconditioned(
         found = optimize.minimize(
             objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
         )
-        fitted: Array = found.x.reshape(start.shape)
-        return fitted
+        return found.x.reshape(start.shape)
 
     def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
         V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)
@@ -227,8 +226,6 @@ class _Fold(NamedTuple):
 
 
 class _TrainingPasses(Passes):
-    """All rows but those of a fold."""
-
     def __init__(self, passes: Passes, fold: _Fold) -> None:
         self._passes, self._fold = passes, fold
 

@@ -57,8 +57,7 @@ def audit(
         Option("--exact", help="Read the file again until the best of all linear models is known."),
     ] = False,
     terms: Annotated[
-        bool,
-        Option("--terms", help="Also fit curves and products of the columns, in hindsight."),
+        bool, Option("--terms", help="Also fit curves and products of the columns, in hindsight.")
     ] = False,
     jobs: options.Jobs = 1,
     device: options.Device = OWN,

@@ -35,8 +35,7 @@ def predict(
     ],
     source: options.Source,
     output: Annotated[
-        str,
-        Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
+        str, Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output.")
     ] = options.STDOUT,
     coverage: Annotated[
         float | None,

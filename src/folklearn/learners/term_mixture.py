@@ -21,14 +21,14 @@ _OPERATIONS_PER_SQUARE = 3.0  # of the number of columns and terms, for one of t
 
 
 def affordable_terms(n_columns: int, n_classes: int) -> int:
-    """Return how many terms beside the columns the budget of operations for a row allows."""
+    """Return how many terms besides the columns the budget of operations for a row allows."""
     budget = _OPERATIONS + _OPERATIONS_PER_CLASS * n_classes
     size = math.sqrt(budget / (_OPERATIONS_PER_SQUARE * len(GAUSSIANS)))
     return max(0, int(size) - n_columns)
 
 
 class TermMixture(Mixture):
-    r"""A learner of lines beside `SharedGaussian` learners of lines and terms, in one fixed share.
+    r"""A learner of lines with `SharedGaussian` learners of lines and terms, in one fixed share.
 
     A context has the terms first, then the columns. The learner of lines sees the columns, the
     Gaussians, at four ridges and two leaks, everything. So terms that do not help cost little: the

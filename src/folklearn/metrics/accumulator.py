@@ -449,7 +449,6 @@ class Metrics(Serializable):
 
 
 def _rank(others: Array, hits: Array) -> tuple[float, float]:
-    """Return AUC and average precision by weights of rows in bins of a score, the lowest first."""
     n_pairs = float(others.sum() * hits.sum())
     if not n_pairs > 0.0:
         return math.nan, math.nan

@@ -182,7 +182,6 @@ class ColumnCounts(Serializable):
         return {column.name: surest[column.name][1] for column in columns if column.name in surest}
 
     def _tests(self, column: ColumnPlaces) -> Iterator[_Test]:
-        """Yield the questions about a column, which its places among the first rows decide."""
         first = [place for place in column.places if place < self._n_first_places]
         if not first or not self.n_rows:
             return

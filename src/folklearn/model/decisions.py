@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 class DecisionModel(Serializable):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
-    Use it where you act on a row and are told only what came of it: an offer, a headline, a route.
+    Use it where you act on a row and learn only what came of it: an offer, a headline, a route.
     Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
     and values may be missing. Actions have names. Rewards may come later, in any order, by the id
     of the decision. For arrays there are the agents of `folklearn.bandits`.
@@ -231,7 +231,7 @@ class DecisionModel(Serializable):
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:
-        """Learn what an action, which may have features, brought that somebody else chose.
+        """Learn what an action brought that another policy chose; it may have features.
 
         For starting with a log instead of from nothing. How likely the action was need not be
         known.
@@ -408,7 +408,6 @@ class DecisionModel(Serializable):
         return batch.X
 
     def _expect_losses(self, names: Iterable[Name], X: Any) -> Array:
-        """Return 1 minus the share of the reward that is expected of each action, (K,)."""
         losses = []
         for i, name in enumerate(names):
             pipeline = self.regressions.get(None if self.has_features else name)
@@ -481,7 +480,6 @@ class DecisionModel(Serializable):
         return pending
 
     def _share_of(self, reward: Any, name: str = "reward") -> float:
-        """Return a reward as its share of the range, from 0 to 1."""
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
         if not isinstance(reward, bool | int | float | np.bool_ | np.number):

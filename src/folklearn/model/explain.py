@@ -171,7 +171,6 @@ def find_words(texts: Iterable[str]) -> dict[int, str]:
 
 
 def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) -> dict[str, float]:
-    """Return by how much the loss rises if a column is shuffled, for every column learned from."""
     rng, encoder = np.random.default_rng(seed), model.encoder
     assert encoder is not None
     has_label = labels >= 0

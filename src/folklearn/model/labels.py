@@ -142,7 +142,6 @@ class LabelEncoder:
 
     @property
     def _inverse_class_weight(self) -> Array:
-        """One over the weight of every class; 0 of a class that has none."""
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
         factors = np.array([float(weights.get(label, 1.0)) for label in self.kept])
         return np.divide(1.0, factors, out=np.zeros_like(factors), where=factors > 0.0)
@@ -160,10 +159,9 @@ class LabelEncoder:
         """
         if costs is None:
             return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
-        decided: Labels = (
+        return (
             (P * self._inverse_class_weight) @ self.cost_matrix(costs, may_come=may_come)
         ).argmin(axis=1)
-        return decided
 
     def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
         """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""

@@ -62,7 +62,7 @@ class OnlinePipeline(Serializable):
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        beside them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
+        next to them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
     windows : of `StreamEvidence`.
     terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
@@ -163,7 +163,7 @@ class OnlinePipeline(Serializable):
 
     @property
     def dense(self) -> "OnlinePipeline | None":
-        """What learns the columns beside words, None where there are none."""
+        """What learns the columns other than words, None where there are none."""
         return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
 
     @property
@@ -197,11 +197,10 @@ class OnlinePipeline(Serializable):
             return self.learner._predict_rows(Z, norms)
         P = self.learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
-        mixed: Array = np.tensordot(weights, P, 1)
-        return mixed
+        return np.tensordot(weights, P, 1)
 
     def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
-        """Return raw rows as the learner takes them; `by_holdout` is about columns beside words."""
+        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
         X = self._check_rows(X, self.n_features)
         Z: Any = self.scaler.scale_rows(X, learn=False)
         if not isinstance(self.scaler, MixedScaler):
@@ -250,8 +249,7 @@ class OnlinePipeline(Serializable):
         assert isinstance(scaler, OnlineScaler)
         z = scaler.scale_row(x, False)
         if learner is None or self.batch_fit is not None:
-            fitted: Array = self._predict_scaled(z[None])[0]
-            return fitted
+            return self._predict_scaled(z[None])[0]
         p = learner._predict(z)
         self._predicted = x, p
         return p
@@ -368,17 +366,13 @@ class OnlinePipeline(Serializable):
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if nobody learns them.
+        """Choose terms by the rows that wait in the evidence, or drop them if nothing learns them.
 
         If rows do not do for a choice there is another one later.
         """
         first, second, last = _OPENING_ROUNDS
-        n, numeric, learner, scaler = (
-            self.n_rounds,
-            self.evidence.numeric,
-            self.learner,
-            self.scaler,
-        )
+        n, numeric = self.n_rounds, self.evidence.numeric
+        learner, scaler = self.learner, self.scaler
         assert isinstance(scaler, OnlineScaler)
         rows = self.evidence.rows.batch(numeric)
         is_rare = n == last and rows is not None and has_rare_values(rows.X)

@@ -206,7 +206,6 @@ class TableClassifier(Serializable):
         return max(p, key=p.__getitem__) if p else None
 
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
-        """Return a pipeline for rows like these, the first ones."""
         n_places, dense = max(1, len(encoder.keys), batch.n_first), None
         if encoder.dense is not None and batch.dense is not None:
             dense = self._make_pipeline(encoder.dense, batch.dense)

@@ -90,8 +90,7 @@ class TermSet(Serializable):
         """
         blocks = self.blocks
         counts = np.bincount(blocks)
-        factors: Array = 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
-        return factors
+        return 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
 
     def expand(self, X: Array, Z: Array) -> Array:
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
@@ -204,8 +203,7 @@ def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
     is_new = squares > np.maximum(_MIN_SHARE_NEW * (products**2).sum(axis=0), TINY)
     shares = (residuals.T @ classes) ** 2 / np.maximum((classes**2).sum(axis=0), TINY)
     order = np.argsort(-shares.sum(axis=1) / np.maximum(squares, TINY), kind="stable")
-    best: list[list[int]] = pairs[order[is_new[order]]].tolist()
-    return best
+    return pairs[order[is_new[order]]].tolist()
 
 
 def draw_waves(n: int, d: int, sigmas: Array, seed: int) -> tuple[Array, Array]:
@@ -257,7 +255,6 @@ def _is_mostly_one(column: Array) -> bool:
 
 
 def _f_statistic(column: Array, labels: Labels) -> float:
-    """Return the variance between classes over that within them, of a column with gaps."""
     is_present = ~np.isnan(column)
     x, y = column[is_present], labels[is_present]
     counts = np.bincount(y)
@@ -314,8 +311,7 @@ class TermScaler(OnlineScaler):
         return self._with_terms(X, super().scale_rows(X, learn=learn), learn)
 
     def scale_row(self, x: Array, learn: bool) -> Array:
-        row: Array = self._with_terms(x[None], super().scale_row(x, learn)[None], learn)[0]
-        return row
+        return self._with_terms(x[None], super().scale_row(x, learn)[None], learn)[0]
 
     def _with_terms(self, X: Array, Z: Array, learn: bool) -> Array:
         terms = self.terms

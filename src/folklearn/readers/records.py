@@ -37,7 +37,7 @@ def convert_records(
     if not all(isinstance(name, str) for name in names):
         records = [{str(name): value for name, value in record.items()} for record in records]
         names = dict.fromkeys(map(str, names))
-    first_names = reader.known if kinds is not None else ()
+    first_names = reader.all_names if kinds is not None else ()
     converted: dict[str, tuple[Column, Faults]] = {}
     for name in dict.fromkeys((*(kinds or ()), *(n for n in names if n not in first_names))):
         kind = None if kinds is None else kinds.get(name)

@@ -77,8 +77,7 @@ def put(device: Device | None, array: Any) -> Any:
 
 def back(values: Any) -> Array:
     """Return a tensor as an array; an array as it is."""
-    array: Array = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
-    return array
+    return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
 
 
 def _first_line(error: Exception) -> str:

@@ -18,12 +18,7 @@ from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, NEGLIGIBLE, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
-from folklearn.kernels.on_torch.expand import (
-    MAX_COEFFICIENTS,
-    DeviceRows,
-    Point,
-    add_expanded,
-)
+from folklearn.kernels.on_torch.expand import MAX_COEFFICIENTS, DeviceRows, Point, add_expanded
 from folklearn.kernels.quadratic import (
     Quadratic,
     Solve,
@@ -147,12 +142,7 @@ class ExpertSums:
         add_expanded(self.device, S, G, rows, W)
 
     def run(
-        self,
-        state: ExpertState,
-        X: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
+        self, state: ExpertState, X: Array, labels: Labels, soft: Array, weights: Array
     ) -> Array:
         """Predict, then learn, rows up to the next refresh; return what was predicted.
 
@@ -208,7 +198,6 @@ class ExpertSums:
 
 
 def _losses(P: Any, Y: Any) -> Any:
-    """Return -<y, ln p> over the last axis."""
     return -(Y * P.log()).sum(-1)
 
 
@@ -290,7 +279,6 @@ def _walk(
 
 
 def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
-    """Return the losses (E,) of rows at logits Z (E, m, K), and w(p - y)."""
     w = kept.weights[:, None]
     A = Z - Z.amax(2, keepdim=True)
     powers = A.exp()
@@ -300,7 +288,6 @@ def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
 
 
 def _are_finite(steps: Any) -> Any:
-    """Tell for each model, (E, 1, 1), whether its step is."""
     return steps.isfinite().all(dim=2, keepdim=True).all(dim=1, keepdim=True)
 
 
