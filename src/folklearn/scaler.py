@@ -242,22 +242,22 @@ class FixedScaler:
         counts, means, squares = moments
         deviations = np.sqrt(squares / np.maximum(counts, 1.0))
         varies = deviations > np.maximum(_LEAST_VARIATION * np.abs(means), _LEAST_DEVIATION)
-        known = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
+        usual = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
         new = opened.deviations == 0.0
         opened.means[new] = np.where(is_number, means, 0.0)[new]
-        opened.deviations[new] = np.where(is_number, known, 1.0)[new]
+        opened.deviations[new] = np.where(is_number, usual, 1.0)[new]
         return opened
 
     def transform(self, X: Array) -> Array:
         """Return rows X (T, d) as (T, n_columns); columns beyond the known ones are left out."""
         Z = np.empty((len(X), self.n_columns))
-        known = Z[:, int(self.intercept) :]
-        d = min(X.shape[1], known.shape[1])
+        columns = Z[:, int(self.intercept) :]
+        d = min(X.shape[1], columns.shape[1])
         open_ones = np.where(self.deviations > 0.0, self.deviations, np.inf)
         with np.errstate(over="ignore"):  # rows that are too long are left out by who adds them
-            known[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
-        known[:, d:] = 0.0
-        known[np.isnan(known)] = 0.0
+            columns[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
+        columns[:, d:] = 0.0
+        columns[np.isnan(columns)] = 0.0
         if self.intercept:
             Z[:, 0] = 1.0
         return Z

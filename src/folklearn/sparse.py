@@ -196,11 +196,11 @@ def check_columns(columns: Any, n_features: int) -> None:
 
 
 def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
-    compact = [part.compact() for part in parts]
+    compact = [rows.compact() for rows in parts]
     return SparseRows(
-        np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(),
-        np.concatenate([part.indices for part in compact]),
-        np.concatenate([part.values for part in compact]),
+        np.concatenate([[0], *(np.diff(rows.indptr) for rows in parts)]).cumsum(),
+        np.concatenate([rows.indices for rows in compact]),
+        np.concatenate([rows.values for rows in compact]),
         parts[0].shape[1],
     )
 

@@ -395,9 +395,9 @@ class Rows(NamedTuple):
         if not isinstance(self.X, SparseRows):
             yield slice(0, len(self.X)), self
             return
-        for part in self.X.dense_parts():
-            rows = self.of(part)
-            yield part, rows._replace(X=rows.X.dense())
+        for batch in self.X.dense_parts():
+            rows = self.of(batch)
+            yield batch, rows._replace(X=rows.X.dense())
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
         """Return everything but the norms as arrays by name."""

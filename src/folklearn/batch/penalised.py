@@ -127,10 +127,10 @@ def fit_preconditioned(
             return float(totals[0] + (penalty * W).sum()), (gradient @ root).ravel()
 
         options = {"maxiter": most_passes, "ftol": tolerance, "maxcor": 20}
-        found = optimize.minimize(
+        solution = optimize.minimize(
             objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
         )
-        return found.x.reshape(start.shape)
+        return solution.x.reshape(start.shape)
 
     def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
         V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)

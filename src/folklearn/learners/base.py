@@ -131,8 +131,8 @@ class Learner(Serializable, ABC):
         if self.takes_sparse or not isinstance(X, SparseRows):
             return self._predict_batch(X, norms)
         P = np.empty((len(X), self.n_classes))
-        for part in X.dense_parts():
-            P[part] = self._predict_batch(X[part].dense(), norms[part])
+        for rows in X.dense_parts():
+            P[rows] = self._predict_batch(X[rows].dense(), norms[rows])
         return P
 
     def _expert_names(self) -> list[str]:

@@ -195,7 +195,7 @@ class SecondOrderLearner(Learner):
     def _restore(self, record: Record) -> None:
         self._first_classes = record.count("first_classes", 2)
         parts = self._parts().items()
-        self._state.restore(*[record.part(name, own.shape) for name, own in parts])
+        self._state.restore(*[record.part(name, array.shape) for name, array in parts])
 
 
 class Folklore(SecondOrderLearner):

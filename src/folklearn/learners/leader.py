@@ -280,8 +280,8 @@ class ExpertLearner(Learner):
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
         W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
-        found = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
-        return LeadingModel(*found, W[:, :-1], spec.unit * W[:, -1])
+        seen = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
+        return LeadingModel(*seen, W[:, :-1], spec.unit * W[:, -1])
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
@@ -306,7 +306,7 @@ class ExpertLearner(Learner):
         """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
         state = self._whole_state()
         kept = slice(int(state.plan[panel.N_KEPT]))
-        rows = (state[f"kept_{part}"][kept] for part in ("x", "y", "w"))
+        rows = (state[f"kept_{axis}"][kept] for axis in ("x", "y", "w"))
         sums, W = state.quadratic(0), state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
             leaders.flush(state.memo, state.plan)
@@ -369,8 +369,8 @@ class ExpertLearner(Learner):
         fresh = self._state.plan.copy()
         super()._restore(record)
         parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
-        for part, is_there in parts:
-            if (part is not None) != is_there or (is_there and part._sizes != self._sizes):
+        for held, is_there in parts:
+            if (held is not None) != is_there or (is_there and held._sizes != self._sizes):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")

@@ -202,9 +202,9 @@ class Mixture(Learner):
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         shares = self._weights[self._alive] if weights is None else weights
         return [
-            (share * part, model)
+            (share * share_within, model)
             for expert, share in zip(self._survivors, shares.tolist(), strict=True)
-            for part, model in expert._mixed_models()
+            for share_within, model in expert._mixed_models()
         ]
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
@@ -346,8 +346,8 @@ class Mixture(Learner):
         ] or list(all_experts)
         experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
         larger = self._construct(experts=experts, **words)
-        for part, array in larger._parts().items():
-            array[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
+        for name, array in larger._parts().items():
+            array[:] = self._parts()[name] if name == "totals" else self._parts()[name][fit]
         if not (larger._losses < np.inf).any():  # those that fit had retired: they begin anew
             larger._losses[:], larger._weights[:] = 0.0, 1.0
         larger._n_rounds = self._n_rounds

@@ -343,8 +343,8 @@ class SparseSgd(FirstOrderCertified):
         copied = self._shallow()
         copied._columns = Columns.of(self._columns.columns)
         copied._table = _with_room(self._table[: self._columns.n], copied._columns.room)
-        for part in self.ARRAYS:
-            setattr(copied, f"_{part}", getattr(self, f"_{part}").copy())
+        for name in self.ARRAYS:
+            setattr(copied, f"_{name}", getattr(self, f"_{name}").copy())
         return copied
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -354,8 +354,8 @@ class SparseSgd(FirstOrderCertified):
         larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
         larger._table[:n, :, :K] = self._table[:n, :, :K]
         larger._table[:n, :, -1] = self._table[:n, :, -1]
-        for part in self.ARRAYS:
-            setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
+        for name in self.ARRAYS:
+            setattr(larger, f"_{name}", getattr(self, f"_{name}").copy())
         return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
@@ -364,9 +364,9 @@ class SparseSgd(FirstOrderCertified):
 
     def _restore(self, record: Record) -> None:
         experts = record.part("experts", (None, self._experts.shape[1]))
-        known = {tuple(expert) for expert in self._experts.tolist()}
+        all_experts = {tuple(expert) for expert in self._experts.tolist()}
         first = self._experts[: self._n_kept].tolist()
-        are_known = {tuple(expert) for expert in experts.tolist()} <= known
+        are_known = {tuple(expert) for expert in experts.tolist()} <= all_experts
         if experts[: self._n_kept].tolist() != first or not are_known:
             raise record.error("has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)

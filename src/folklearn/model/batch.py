@@ -247,9 +247,9 @@ class RawBatch(NamedTuple):
         if isinstance(X, SparseInput):
             X = X.of_slots(n_features)
         elif X.shape[1] != n_features:
-            known, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
+            values, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
             X[:, np.flatnonzero(~np.asarray(numeric[:n_features], bool))] = 0.0
-            X[:, : known.shape[1]] = known
+            X[:, : values.shape[1]] = values
         width = n_classes if P.shape[1] else 0
         return RawBatch(X, _set_width(Y, n_classes), weights, _set_width(P, width))
 
@@ -338,7 +338,7 @@ class BatchBuffer:
     @property
     def n_bytes(self) -> int:
         self._collect_rows()
-        return sum(part.nbytes for batch in self._batches for part in batch)
+        return sum(array.nbytes for batch in self._batches for array in batch)
 
 
 def _set_width(table: Array, width: int) -> Array:

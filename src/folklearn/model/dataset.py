@@ -408,7 +408,7 @@ class ModelDataset:
         encoder = self.model.encoder
         if encoder is None:
             return
-        indices = [int(part) for source, part in encoder.keys if source == FEATURES and part]
+        indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
         recent = self.model.recent.rows()[0].features
         if encoder.sparse and isinstance(recent, SparseRows):
             indices = np.unique(recent.compact().indices).tolist()

@@ -226,7 +226,7 @@ class DecisionModel(Serializable):
         """
         for id in [*self._pending]:
             self.expire(id)
-        self.regressions = {key: one.without_rows() for key, one in self.regressions.items()}
+        self.regressions = {key: each.without_rows() for key, each in self.regressions.items()}
 
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
@@ -289,7 +289,7 @@ class DecisionModel(Serializable):
         """About how much memory the regressions, the encoder and what waits take."""
         parts = (self.encoder, *self.regressions.values())
         n_waiting = len(self._pending) * self.n_bytes_of_decision
-        return sum(part.n_bytes for part in parts if part is not None) + n_waiting
+        return sum(sized.n_bytes for sized in parts if sized is not None) + n_waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
@@ -384,18 +384,18 @@ class DecisionModel(Serializable):
     def _encode(self, rows: Sequence[Row], *, admit: bool = False) -> Any:
         """Return rows as numbers (T, d), or sparse; `admit` opens places for what is new."""
         encoder = self.encoder
-        known = [] if encoder is None else [encoder.encode_row(row) for row in rows]
-        dense = [x for x in known if x is not None]
+        encoded = [] if encoder is None else [encoder.encode_row(row) for row in rows]
+        dense = [x for x in encoded if x is not None]
         if len(dense) == len(rows):
             for x in dense:
                 OnlineScaler.check_usable(x)
             return np.array(dense)
         table = table_from_records(rows, range(1, len(rows) + 1))
         if encoder is None:
-            found = known_roles.of_first_values(table)
+            inferred = known_roles.of_first_values(table)
             if isinstance(rows[0].get(ACTION), str):  # a name, whatever it looks like
-                found[ACTION] = known_roles.CATEGORY
-            roles = {**found, **self.asked_roles}
+                inferred[ACTION] = known_roles.CATEGORY
+            roles = {**inferred, **self.asked_roles}
             is_wide = known_roles.WORDS in roles.values()
             encoder = TableEncoder(roles, self.crosses, sparse=is_wide)
         batch = encoder.encode(table)
@@ -510,8 +510,8 @@ class DecisionModel(Serializable):
         config["losses"] = [*self._losses.items()]
         serialization.put_inside(record, "regressions", [*self.regressions.values()])
         config["pending"] = [
-            [decision.id, decision.action, decision.propensity, decision.x, *known]
-            for decision, *known in waiting
+            [decision.id, decision.action, decision.propensity, decision.x, *facts]
+            for decision, *facts in waiting
         ]
         return record
 

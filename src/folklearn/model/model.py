@@ -267,20 +267,20 @@ class Model(TableClassifier):
                 if new and pipeline.n_classes > len(self.label_encoder):
                     self.label_encoder.admit(new[: pipeline.n_classes - len(self.label_encoder)])
                     self.is_open = True
-        known = pipeline.n_known
+        n_known = pipeline.n_known
         if not was_open:  # until a class comes that was not declared
-            is_old = np.diff(known, append=pipeline.n_classes) == 0
+            is_old = np.diff(n_known, append=pipeline.n_classes) == 0
             u[np.logical_and.accumulate(is_old)] = 0.0
         if asked is not None:
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
-            u, known = np.array([asked.unseen]), np.array([len(asked.p)])
+            u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
         values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
         row_weights = weights
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)
         predicted = PredictionBatch.of(
-            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X,
-            row_weights,
+            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent,
+            batch.X, row_weights,
         )  # fmt: skip
         self.metrics.add(predicted)
         if self.sets.coverage:

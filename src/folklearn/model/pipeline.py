@@ -466,8 +466,8 @@ class OnlinePipeline(Serializable):
         n_needed = labels + 1  # classes that must be known after each row
         if len(soft):
             n_needed = soft.shape[1] - np.argmax(soft[:, ::-1] > 0.0, axis=1)
-        known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
-        n_classes = int(known.max(initial=self.n_classes))
+        n_known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
+        n_classes = int(n_known.max(initial=self.n_classes))
         if n_classes > self.n_classes:
             self._check_growing()
         self._n_classes_ahead = n_classes
@@ -481,7 +481,7 @@ class OnlinePipeline(Serializable):
             self.grow(n_features=n_features, n_numbers=n_numbers, **late)
         P, u = np.zeros((T, n_classes)), np.empty(T)
         self.holdout_losses = np.empty(T)
-        self.n_known = np.concatenate([[self.n_classes], known[:-1]])[:T]
+        self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
         holdout, evidence, scores, stripe_end, start = self.holdout, self.evidence, None, 0, 0
         while start < T:
             if scores is None and self.n_rounds >= holdout.next_round:
@@ -494,7 +494,7 @@ class OnlinePipeline(Serializable):
             stop = min(start + n_ahead, start + evidence.chunk_rows - evidence.rows.n_rows, T)
             if self._next_opening:
                 stop = min(stop, start + self._next_opening - self.n_rounds)
-            is_new = known[start:stop] > self.n_classes
+            is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
             chunk = slice(start, stop)
@@ -508,7 +508,7 @@ class OnlinePipeline(Serializable):
                 if self.learner is not None:
                     seen = Z if self.dense is None else self.scale(X[chunk])
                     P[start, : self.n_classes] = self.learner._predict_rows(seen, rows.norms)[0]
-                self.grow(n_classes=int(known[start]))
+                self.grow(n_classes=int(n_known[start]))
                 self.n_new += 1
             self.n_rounds += stop - start
             predicted: Any = 1.0
@@ -561,7 +561,7 @@ class OnlinePipeline(Serializable):
     def n_bytes(self) -> int:
         """About how much memory the learner and the rows that are kept take."""
         parts = self.learner, self.evidence, self.holdout, self.dense
-        return sum(part.n_bytes for part in parts if part is not None)
+        return sum(sized.n_bytes for sized in parts if sized is not None)
 
     def certificate(self, loss: float, columns: str = "standardised by {by}") -> Certificate | None:
         """Return what is proven about a total loss; see `StreamEvidence.certificate`."""

@@ -299,17 +299,17 @@ def _find_wide_lines(encoder: TableEncoder, row: Table, columns: Iterable[int]) 
     lines, crosses = {}, {f"{a}:{b}": [(a, ""), (b, "")] for a, b in encoder.crosses}
     words: dict[str, dict[int, str]] = {}
     for column in columns:
-        slot, place = divmod(column, SPACE)
+        slot, index = divmod(column, SPACE)
         if not slot:
             lines[column] = _CONSTANT
             continue
         source, _ = key = encoder.keys[slot - 1]
         if source == FEATURES:
-            lines[column] = _name_columns(encoder, [(FEATURES, str(place))])
+            lines[column] = _name_columns(encoder, [(FEATURES, str(index))])
         elif encoder.roles.get(source) == WORDS:
             if source not in words:
                 words[source] = find_words([_first_value(as_text_column(row.columns[source]))])
-            lines[column] = (source,), f"{source}: {words[source][place]}"
+            lines[column] = (source,), f"{source}: {words[source][index]}"
         else:
             lines[column] = _name_columns(encoder, crosses.get(source, [key]))
     return lines

@@ -350,8 +350,8 @@ def describe_columns(columns: Iterable[Any]) -> list[str]:
     if constant:
         notes.append(f"The same value in all rows: {join_names(constant)}.")
     if len(shifts) > _MAX_LISTED:
-        more = count_of(len(shifts) - _MAX_LISTED, "further column")
-        shifts[_MAX_LISTED:] = [f"The values of {more} have changed too."]
+        further = count_of(len(shifts) - _MAX_LISTED, "further column")
+        shifts[_MAX_LISTED:] = [f"The values of {further} have changed too."]
     return notes + shifts
 
 

@@ -234,10 +234,10 @@ def _share_knots(n_all: int, are_rare: Sequence[bool]) -> list[int]:
     knots = [MIN_KNOTS] * len(are_rare)
     for rare in (True, False):
         wanted = [i for i, is_rare in enumerate(are_rare) if is_rare == rare]
-        more = min(max(0, n_left) // max(1, len(wanted)), MAX_KNOTS - MIN_KNOTS)
-        n_left -= more * len(wanted)
+        n_more = min(max(0, n_left) // max(1, len(wanted)), MAX_KNOTS - MIN_KNOTS)
+        n_left -= n_more * len(wanted)
         for i in wanted:
-            knots[i] += more
+            knots[i] += n_more
     return knots
 
 
@@ -295,8 +295,8 @@ class TermScaler(OnlineScaler):
         """Return a scaler of the columns alone, which goes on as this one did."""
         closed = object.__new__(OnlineScaler)
         closed.__dict__.update(self.__dict__)
-        for part in ("terms", "_factors", "_term_moments"):
-            del closed.__dict__[part]
+        for name in ("terms", "_factors", "_term_moments"):
+            del closed.__dict__[name]
         return closed
 
     def learn_terms(self, X: Array) -> Array:

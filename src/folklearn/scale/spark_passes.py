@@ -114,7 +114,7 @@ def _pickle_rows(
 def _sum_partitions(
     of: Callable[[int, Iterable[ScoredRows]], Any], firsts: dict[int, int]
 ) -> Callable[..., Iterator[Any]]:
-    places = {number: place for place, number in enumerate(firsts)}
+    places = {number: rank for rank, number in enumerate(firsts)}
 
     def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
         pairs = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905

@@ -32,9 +32,9 @@ class Device:
                 "everything is computed on the CPU"
             ) from None
         self.torch: Any = torch
-        place = "cpu" if name == OF_TORCH else name
+        kind = "cpu" if name == OF_TORCH else name
         try:
-            self.place = torch.device(place)
+            self.place = torch.device(kind)
             torch.zeros(1, dtype=torch.float64, device=self.place).cpu()
         except (AssertionError, RuntimeError, TypeError) as error:
             raise InvalidInputError(
