@@ -30,7 +30,7 @@ from experiments.provenance import provenance, stated, write_json
 RESULTS = Path(__file__).parent / "results"
 FEATURES, CLASSES, BATCH, WARM = 20, 5, 1_000, 20_000
 SECONDS = 8.0
-CLIENTS = (1, 64, 256)
+CLIENTS, PREDICTING = (1, 64, 256), 64  # connections that tell labels, and that ask
 FOLKLORE = {"learner": "folklore"}
 
 Requests = Callable[[int], bytes]  # the content of the n-th request
@@ -235,10 +235,12 @@ async def measured(server: Server, config: dict[str, Any], minutes: float) -> di
     ]
     found["batch"] = await closed(server, f"{path}/learn/batch", batches, 4, SECONDS, keys=True)
     found["batch"]["labels_a_second"] = BATCH * found["batch"]["a_second"]
-    found["predict"] = await closed(server, f"{path}/predict", rows, 64, SECONDS, keys=False)
+    found["predict"] = await closed(
+        server, f"{path}/predict", rows, PREDICTING, SECONDS, keys=False
+    )
     found["predict_beside"], found["learn_beside"] = await asyncio.gather(
-        closed(server, f"{path}/predict", rows, 32, SECONDS, keys=False),
-        closed(server, f"{path}/learn", singles, 32, SECONDS, keys=True),
+        closed(server, f"{path}/predict", rows, PREDICTING, SECONDS, keys=False),
+        closed(server, f"{path}/learn", singles, CLIENTS[-1], SECONDS, keys=True),
     )
     peak = max(one["a_second"] for one in found["single"])
     half = found["predict"]["a_second"] / 2

@@ -137,6 +137,9 @@ TASKS = (
     _experiment("real_data", 180, "--data FOLDER"),  # tunes the peers too
     _experiment("terms", 300, "--data FOLDER --cache CACHE"),  # the peers' forests
     _torture("kill", 15),
+    _torture("workers", 30),
+    _torture("forget", 10),
+    _torture("year", 15),
     _torture("power", 10, "root"),
     _torture("failing", 10),
     _torture("damage", 10),

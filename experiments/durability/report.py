@@ -18,7 +18,7 @@ def _killed(found: Found) -> list[Row]:
     deaths = ", ".join(f"{where} {n}" for where, n in found["deaths"].items())
     return [
         (
-            "kill −9",
+            "kill −9, with two worker processes" if "worker" in found["deaths"] else "kill −9",
             f"{found['lives']:,} lives, {found['answers']:,} answers; died at: {deaths}",
             GOOD,
         )
@@ -118,6 +118,7 @@ def _drawn(found: Found) -> list[Row]:
 
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "kill": _killed,
+    "workers": _killed,
     "forget": _forgotten,
     "year": _lived,
     "power": _cut,

@@ -26,12 +26,10 @@ def log_losses(P: Array, labels: Labels, soft: Array, min_probability: float = 0
     with np.errstate(divide="ignore"):
         if not len(soft):
             label_P = P[..., np.arange(P.shape[-2]), labels]
-            losses: Array = -np.log(np.maximum(label_P, min_probability))
-            return losses
+            return -np.log(np.maximum(label_P, min_probability))
         costs = -np.log(np.maximum(P, min_probability))
     terms = np.multiply(soft, costs, out=np.zeros_like(costs), where=soft > 0.0)
-    total: Array = terms.sum(axis=-1)
-    return total
+    return terms.sum(axis=-1)
 
 
 def logit_losses(Z: Array, labels: Labels, soft: Array) -> Array:
@@ -48,5 +46,4 @@ def logit_losses(Z: Array, labels: Labels, soft: Array) -> Array:
         label_logits = shifted[each, labels]
     others = np.exp(shifted)
     others[each, shifted.argmax(axis=1)] = 0.0
-    losses: Array = np.log1p(others.sum(axis=1)) - label_logits
-    return losses
+    return np.log1p(others.sum(axis=1)) - label_logits

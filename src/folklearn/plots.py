@@ -409,7 +409,6 @@ def _window_table(windows: Any) -> dict[str, Array]:
 
 
 def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
-    """Return the corners of a step line, with a break where rounds are missing."""
     start, stop = table["start"], table["stop"]
     x, y = np.column_stack([start, stop]).ravel(), np.repeat(values, 2)
     gaps = np.flatnonzero(start[1:] > stop[:-1])
@@ -429,7 +428,6 @@ def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
 
 
 def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
-    """Draw a line named with its last value; a single point has a marker."""
     finite = y[np.isfinite(y)]
     if len(finite):
         if len(finite) == 1:

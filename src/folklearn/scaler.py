@@ -10,16 +10,8 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
-from folklearn.kernels.scaling import (
-    COUNT,
-    HALF_MEAN,
-    HALF_SQUARES,
-    MEAN,
-    N_MOMENTS,
-    SQUARES,
-    scale_row,
-    scale_rows,
-)
+from folklearn.kernels import scaling
+from folklearn.kernels.scaling import COUNT, HALF_MEAN, HALF_SQUARES, MEAN, N_MOMENTS, SQUARES
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, StackedRows
 
@@ -114,7 +106,7 @@ class OnlineScaler(Serializable):
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = validation.numbers("x", x)
-        scaled = self.scale_rows(self._checked(x if x.ndim == 2 else x[None, ...]), learn=False)
+        scaled = self.scale_rows(self._check_rows(x if x.ndim == 2 else x[None, ...]), learn=False)
         return scaled if x.ndim == 2 else scaled.ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
@@ -122,15 +114,15 @@ class OnlineScaler(Serializable):
 
         Exactly equal to one call per row.
         """
-        return self.scale_rows(self._checked(X), learn=True)
+        return self.scale_rows(self._check_rows(X), learn=True)
 
-    def _checked(self, X: ArrayLike) -> Array:
+    def _check_rows(self, X: ArrayLike) -> Array:
         return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         """Return checked rows X (T, d) scaled, each after taking it in if `learn`."""
         out = np.empty((len(X), self.n_features + self.intercept))
-        scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
+        scaling.scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
         self._count += learn * len(X)
         return out
 
@@ -140,7 +132,7 @@ class OnlineScaler(Serializable):
         The short way for a single row, which may have gaps: x is checked by its norm alone.
         """
         out = np.empty(self.n_features + self.intercept)
-        if not scale_row(
+        if not scaling.scale_row(
             x, self._moments, learn, self.scale, self.intercept, self._first, _MAX_NORM, out
         ):
             validation.check_context(np.where(np.isnan(x), 0.0, x))
@@ -250,22 +242,22 @@ class FixedScaler:
         counts, means, squares = moments
         deviations = np.sqrt(squares / np.maximum(counts, 1.0))
         varies = deviations > np.maximum(_LEAST_VARIATION * np.abs(means), _LEAST_DEVIATION)
-        known = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
+        usual = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
         new = opened.deviations == 0.0
         opened.means[new] = np.where(is_number, means, 0.0)[new]
-        opened.deviations[new] = np.where(is_number, known, 1.0)[new]
+        opened.deviations[new] = np.where(is_number, usual, 1.0)[new]
         return opened
 
     def transform(self, X: Array) -> Array:
         """Return rows X (T, d) as (T, n_columns); columns beyond the known ones are left out."""
         Z = np.empty((len(X), self.n_columns))
-        known = Z[:, int(self.intercept) :]
-        d = min(X.shape[1], known.shape[1])
+        columns = Z[:, int(self.intercept) :]
+        d = min(X.shape[1], columns.shape[1])
         open_ones = np.where(self.deviations > 0.0, self.deviations, np.inf)
         with np.errstate(over="ignore"):  # rows that are too long are left out by who adds them
-            known[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
-        known[:, d:] = 0.0
-        known[np.isnan(known)] = 0.0
+            columns[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
+        columns[:, d:] = 0.0
+        columns[np.isnan(columns)] = 0.0
         if self.intercept:
             Z[:, 0] = 1.0
         return Z
@@ -300,7 +292,6 @@ class Moments(NamedTuple):
         return cls(counts, means, (away * away).sum(axis=0))
 
     def __add__(self, other: "Moments") -> "Moments":  # type: ignore[override]
-        """Return those of both sets of rows."""
         counts = self.counts + other.counts
         share = other.counts / np.maximum(counts, 1.0)
         apart = other.means - self.means
@@ -400,12 +391,11 @@ class SparseScaler(Serializable):
             numbers = self._numbers.scale_rows(X.numbers, learn=learn) * factor
         constant = self.constant if self.intercept else None
         length = self.unit if self.scale else None
-        scaled: SparseRows = X.scale_cells(numbers, length, constant, self.n_columns)
-        return scaled
+        return X.scale_cells(numbers, length, constant, self.n_columns)
 
 
 class MixedScaler(SparseScaler):
-    """A `SparseScaler` of rows with words, beside the model that learns their other columns.
+    """A `SparseScaler` of rows with words, with the model that learns their other columns.
 
     What this model says goes with the rows, and the words among them at the length that they would
     have without the other columns: `StackedSgd` takes both.

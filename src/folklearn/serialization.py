@@ -114,9 +114,9 @@ class Record:
         if not _is_record(entry):
             raise self.error(f"has no record for {name}")
         arrays = {
-            part.removeprefix(f"{name}."): array
-            for part, array in self.arrays.items()
-            if part.startswith(f"{name}.")
+            key.removeprefix(f"{name}."): array
+            for key, array in self.arrays.items()
+            if key.startswith(f"{name}.")
         }
         child = revive(Record(entry["kind"], entry["config"], arrays))
         if kind is not None and not isinstance(child, get_args(kind) or kind):
@@ -177,7 +177,7 @@ class Serializable:
         return 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return {part: getattr(self, f"_{part}") for part in self.ARRAYS}
+        return {name: getattr(self, f"_{name}") for name in self.ARRAYS}
 
     def _word(self, word: str) -> Any:
         """Return a parameter as the constructor would take it again."""
@@ -229,7 +229,6 @@ class Serializable:
                 setattr(self, attribute, record.inner(name, kind))
 
     def _shallow(self) -> Self:
-        """Return another object that holds the same things, for a copy of some of them."""
         shared = object.__new__(type(self))
         shared.__dict__.update(self.__dict__)
         return shared
@@ -261,7 +260,7 @@ def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Serializable) or type(value).__name__ not in registry.SAVED:
         raise FolklearnError(f"{name}, {value!r}, cannot save itself: only objects of folklearn do")
     inside = value.to_record()
-    record.arrays.update({f"{name}.{part}": array for part, array in inside.arrays.items()})
+    record.arrays.update({f"{name}.{key}": array for key, array in inside.arrays.items()})
     return {"kind": inside.kind, "config": inside.config}
 
 
@@ -269,8 +268,7 @@ def revive(record: Record) -> Serializable:
     if record.kind not in registry.SAVED:
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
-        restored: Serializable = registry.find(record.kind).from_record(record)
-        return restored
+        return registry.find(record.kind).from_record(record)
     except StateFileError:
         raise
     except _NOT_RESTORED as error:

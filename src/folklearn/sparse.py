@@ -129,8 +129,7 @@ class SparseRows:
         return rows
 
     def __matmul__(self, M: Array) -> Array:
-        product: Array = self.array() @ M
-        return product
+        return self.array() @ M
 
     @property
     def nnz(self) -> int:
@@ -142,8 +141,7 @@ class SparseRows:
         return lengths
 
     def dense(self) -> Array:
-        full: Array = self.array().toarray()
-        return full
+        return self.array().toarray()
 
     def dense_parts(self) -> Iterator[slice]:
         """Yield slices of rows that are small enough to be made dense."""
@@ -153,7 +151,7 @@ class SparseRows:
 
 
 class StackedRows(SparseRows):
-    """Sparse rows beside another view of them, and beside what another model says of them.
+    """Sparse rows with another view of them, and with what another model says of them.
 
     words : (n values,) the second value of every column, 0 where it is not in view.
     bases : (T, K) logits of the rows by the other model.
@@ -198,11 +196,11 @@ def check_columns(columns: Any, n_features: int) -> None:
 
 
 def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
-    compact = [part.compact() for part in parts]
+    compact = [rows.compact() for rows in parts]
     return SparseRows(
-        np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(),
-        np.concatenate([part.indices for part in compact]),
-        np.concatenate([part.values for part in compact]),
+        np.concatenate([[0], *(np.diff(rows.indptr) for rows in parts)]).cumsum(),
+        np.concatenate([rows.indices for rows in compact]),
+        np.concatenate([rows.values for rows in compact]),
         parts[0].shape[1],
     )
 

@@ -25,9 +25,9 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
-    by_letters = {own.casefold(): own for own in reversed(names)}
-    found = get_close_matches(name.casefold(), by_letters, n=1, cutoff=0.8)
-    return by_letters[found[0]] if found else None
+    by_letters = {each.casefold(): each for each in reversed(names)}
+    matches = get_close_matches(name.casefold(), by_letters, n=1, cutoff=0.8)
+    return by_letters[matches[0]] if matches else None
 
 
 def _is_plain(name: str) -> bool:

@@ -177,10 +177,7 @@ def checked_norms(X: Any, *, gaps: bool = False) -> Array:
 
 
 def norms(X: Contexts) -> Array:
-    if isinstance(X, SparseRows):
-        return X.norms()
-    lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
-    return lengths
+    return X.norms() if isinstance(X, SparseRows) else np.sqrt(np.einsum("ij,ij->i", X, X))
 
 
 def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
@@ -235,8 +232,7 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,), its norm checked too: for what is not checked by compiled code."""
-    checked: Array = usable(context(x, n_features))
-    return checked
+    return usable(context(x, n_features))
 
 
 def usable(x: Any) -> Any:
@@ -319,8 +315,7 @@ def _soft_labels(soft: Array, where: str) -> Array:
             f"{where.format(bad[0])} is {soft[bad[0]]}; a soft label must be non-negative "
             f"and sum to 1 within {SOFT_LABEL_TOLERANCE:g}"
         )
-    normalised: Array = soft / totals[:, None]
-    return normalised
+    return soft / totals[:, None]
 
 
 def weight(w: Any) -> float:
@@ -400,9 +395,9 @@ class Rows(NamedTuple):
         if not isinstance(self.X, SparseRows):
             yield slice(0, len(self.X)), self
             return
-        for part in self.X.dense_parts():
-            rows = self.of(part)
-            yield part, rows._replace(X=rows.X.dense())
+        for batch in self.X.dense_parts():
+            rows = self.of(batch)
+            yield batch, rows._replace(X=rows.X.dense())
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
         """Return everything but the norms as arrays by name."""

@@ -321,6 +321,21 @@ def test_decisions_that_wait_expire():
         assert again.to_bytes() == model.to_bytes()
 
 
+def test_categories_of_decisions_lose_their_names():
+    model = DecisionModel(["tea", "coffee"])
+    for i in range(30):
+        decision = model.decide({"x": i / 7.0, "kind": NAME if i % 3 else "horse"})
+        model.reward(decision.id, i % 2)
+    row = {"x": 1.0, "kind": "horse"}
+    expected = model.expected_rewards(row)
+    model.encoder.forget_categories([model.encoder.find_category("kind", NAME)])
+    model.release_rows()
+    assert NAME.encode() not in model.to_bytes()
+    assert model.expected_rewards(row) == expected
+    model.reward(model.decide({"x": 1.0, "kind": NAME}).id, 1.0)
+    assert model.encoder.find_category("kind", NAME) == 3
+
+
 # Names of categories.
 
 

@@ -182,7 +182,7 @@ def test_a_fit_is_that_of_one_machine(curved, spark, rng, tmp_path):
     here.declare(classes, counts=counts, max_weight=2.0)
     here.run(rows[:300], "label", weight="w")
     dataset = ModelDataset(here, rows, "label", weight="w", one_pass=True)
-    refit_tables(here, [rows.labelled() for rows in dataset.rows()], **limits)
+    refit_tables(here, [rows.take_labelled() for rows in dataset.rows()], **limits)
     questions = [{name: row[name] for name in ("a", "b", "kind")} for row in rows]
     n_terms = model.pipeline.scaler.n_terms
     assert model.pipeline.batch_fit.shape[1] == model.pipeline.scaler.n_columns + n_terms * curved

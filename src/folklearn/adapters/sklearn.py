@@ -192,7 +192,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
         most_passes = self._most_passes()
         with _all_or_nothing(self):
-            table, target, weights, _ = self._read(X, y, None, sample_weight, first=True)
+            table, target, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
             classes = target.classes
             if target.columns is None:
                 check_classification_targets(target.values)
@@ -237,7 +237,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            table, target, weights, declared = self._read(X, y, classes, sample_weight, first)
+            table, target, weights, declared = self._read_rows(X, y, classes, sample_weight, first)
             slices = list(slice_rows(table))
             if first:
                 self._begin(self.class_weight, declared.tolist())
@@ -258,7 +258,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.sort(names)
         return self
 
-    def _read(
+    def _read_rows(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, first: bool
     ) -> tuple[Table, Target, Array, NDArray[Any]]:
         """Return checked rows, labels and weights (T,), and the classes to declare."""
@@ -357,7 +357,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = Model(self.learner, classes=known, **settings)
 
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
-        """Prepare the model for its first rows: columns, their roles, the largest weight."""
         if "max_weight" in catalogue.settings_of(self.learner):
             largest = self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
             self.model_.max_weight = largest

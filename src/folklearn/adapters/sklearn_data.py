@@ -201,7 +201,6 @@ def _name_columns(K: int, names: Any, union: ClassLabels, declared: ClassLabels)
 
 
 def _check_labels(name: str, values: Any) -> ClassLabels:
-    """Return labels (T,) of one type."""
     labels = np.asarray(values)
     kind = labels.dtype.kind
     if labels.ndim != 1:

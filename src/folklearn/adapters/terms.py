@@ -8,11 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from folklearn import validation
 from folklearn.arrays import Array
@@ -157,12 +153,7 @@ class Waves(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     phases_: Array
 
     def __init__(
-        self,
-        *,
-        n_waves: int = 500,
-        sigma: float = 1.0,
-        seed: int = 0,
-        device: str | None = None,
+        self, *, n_waves: int = 500, sigma: float = 1.0, seed: int = 0, device: str | None = None
     ) -> None:
         self.n_waves = n_waves
         self.sigma = sigma

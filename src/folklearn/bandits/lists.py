@@ -57,12 +57,7 @@ class ListAgent(RegressionAgent):
     CHILDREN = ("regression",)
 
     def __init__(
-        self,
-        regression: Learner,
-        *,
-        n_actions: int = 10,
-        offsets: int = 0,
-        **options: Any,
+        self, regression: Learner, *, n_actions: int = 10, offsets: int = 0, **options: Any
     ) -> None:
         check_is_regression(regression)
         self.regression = regression
@@ -156,7 +151,6 @@ class ListAgent(RegressionAgent):
         return min(set(range(self.offsets)) - set(self._offset_columns.values()))
 
     def to_record(self) -> Record:
-        """Return the full state as a record, the columns of the offsets included."""
         record = super().to_record()
         record.config["offset_columns"] = [[*item] for item in self._offset_columns.items()]
         return record

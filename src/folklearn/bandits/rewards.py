@@ -286,11 +286,7 @@ class RewardAgent(RegressionAgent):
     STATE: ClassVar = {"_scaler": OnlineScaler}
 
     def __init__(
-        self,
-        regressions: Sequence[Learner],
-        *,
-        scale: bool = False,
-        **options: Any,
+        self, regressions: Sequence[Learner], *, scale: bool = False, **options: Any
     ) -> None:
         self.regressions = list(regressions)
         if len(self.regressions) < 2:

@@ -81,11 +81,10 @@ class Ons(ProperLearner):
         self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        loss: float = kernels.ons_round(
+        return kernels.ons_round(
             self._W, self._matrices, self._totals, x, label, soft, weight,
             self.B, self.R, self._D, self._beta, validation.MAX_NORM,
         )  # fmt: skip
-        return loss
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows

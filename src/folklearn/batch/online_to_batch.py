@@ -100,7 +100,7 @@ class OnlineToBatch(Serializable):
 
         Labels, weights and `progress` are those of `Learner.run`.
         """
-        rows = self.learner._checked(X, y, weight)
+        rows = self.learner._check_rows(X, y, weight)
         T = len(rows.X)
         if T == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")

@@ -127,11 +127,10 @@ def fit_preconditioned(
             return float(totals[0] + (penalty * W).sum()), (gradient @ root).ravel()
 
         options = {"maxiter": most_passes, "ftol": tolerance, "maxcor": 20}
-        found = optimize.minimize(
+        solution = optimize.minimize(
             objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
         )
-        fitted: Array = found.x.reshape(start.shape)
-        return fitted
+        return solution.x.reshape(start.shape)
 
     def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
         V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)
@@ -227,8 +226,6 @@ class _Fold(NamedTuple):
 
 
 class _TrainingPasses(Passes):
-    """All rows but those of a fold."""
-
     def __init__(self, passes: Passes, fold: _Fold) -> None:
         self._passes, self._fold = passes, fold
 

@@ -148,7 +148,6 @@ class Booster(Learner):
         raise NotImplementedError
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        """Learn a round after every weak learner has; `n_rounds` does not count it yet."""
         raise NotImplementedError
 
     def _see(self, x: Array) -> Round:

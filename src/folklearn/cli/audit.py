@@ -57,8 +57,7 @@ def audit(
         Option("--exact", help="Read the file again until the best of all linear models is known."),
     ] = False,
     terms: Annotated[
-        bool,
-        Option("--terms", help="Also fit curves and products of the columns, in hindsight."),
+        bool, Option("--terms", help="Also fit curves and products of the columns, in hindsight.")
     ] = False,
     jobs: options.Jobs = 1,
     device: options.Device = OWN,
@@ -84,7 +83,7 @@ def audit(
             )
         with warnings_shown(console):
             sources = [replace(source, file=name) for name in names]
-            files = [LabelledFile(console, "audit", one, roles) for one in sources]
+            files = [LabelledFile(console, "audit", each, roles) for each in sources]
             total = _audit_together(console, dict(zip(files, predictions, strict=True)), jobs)
         seconds = time.perf_counter() - started
         console.print(f"Audited {total.n_rounds} predictions in {seconds:.2f} s.")
@@ -221,8 +220,8 @@ def _audit_together(
     ]
     table = TextTable(titles, width=14, left=max(_MIN_FILE_WIDTH, *map(len, names)))
     console.print(table.header)
-    for name, (_, found) in zip(names, rows, strict=True):
-        sums = found.loss, found.best_linear_at_least, found.regret_bound
-        averages = (format_loss(value / found.n_rounds) for value in sums)
-        console.print(table.line([name, f"{found.n_rounds}", *averages]))
+    for name, (_, certificate) in zip(names, rows, strict=True):
+        sums = certificate.loss, certificate.best_linear_at_least, certificate.regret_bound
+        averages = (format_loss(value / certificate.n_rounds) for value in sums)
+        console.print(table.line([name, f"{certificate.n_rounds}", *averages]))
     return total

@@ -211,8 +211,8 @@ def describe_crosses(model: Model) -> dict[str, str]:
 def describe_learner(model: Model) -> str:
     learner = None if model.pipeline is None else model.pipeline.learner
     if model.pipeline is not None and model.pipeline.dense is not None:
-        beside = _describe(model, model.pipeline.dense.learner)
-        return f"{beside}; words alone and on top of it: first order"
+        of_columns = _describe(model, model.pipeline.dense.learner)
+        return f"{of_columns}; words alone and on top of it: first order"
     return _describe(model, learner)
 
 

@@ -132,7 +132,7 @@ class LabelledFile:
 
 def _fit_scaler(encoder: TableEncoder, files: Iterable[LabelledFile]) -> FixedScaler:
     parts = (rows.table.take(rows.has_label) for file in files for rows in file.dataset.rows())
-    moments = reduce(add, (Moments.of(encoder.encode_known(part)) for part in parts))
+    moments = reduce(add, (Moments.of(encoder.encode_known(table)) for table in parts))
     return FixedScaler().opened(moments, encoder.are_numbers(encoder.keys) or [True])
 
 
@@ -142,14 +142,14 @@ def encode_alike(files: Sequence[LabelledFile]) -> None:
     for file in files:
         sides = first.dataset.roles, file.dataset.roles
         for name in sides[0] | sides[1]:
-            one, other = (side.get(name, "not there") for side in sides)
-            if one != other and {one, other} & {*LEARNED}:
+            role, other_role = (side.get(name, "not there") for side in sides)
+            if role != other_role and {role, other_role} & {*LEARNED}:
                 raise FolklearnError(
-                    f"column {name!r} is {one} in {first} and {other} in {file}; expected the "
-                    "same columns: name its role (--role) or leave it out (--drop)"
+                    f"column {name!r} is {role} in {first} and {other_role} in {file}; expected "
+                    "the same columns: name its role (--role) or leave it out (--drop)"
                 )
         new = [key for key in file.encoder.keys if key not in encoder.places]
-        for name in (name for name, part in new if part.startswith("#")):
+        for name in (name for name, category in new if category.startswith("#")):
             raise FolklearnError(
                 f"column {name!r} of {file} has too many categories for a column of each, as "
                 "several files need: leave it out (--drop), or audit one file at a time"

@@ -146,8 +146,8 @@ class Source:
 
 def expand_source(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of `Source` in place of its parameter `source`."""
-    fields, own = signature(Source).parameters, signature(command).parameters
-    if "source" not in own:
+    fields, parameters = signature(Source).parameters, signature(command).parameters
+    if "source" not in parameters:
         return command
 
     @wraps(command)
@@ -155,7 +155,7 @@ def expand_source(command: Callable[..., None]) -> Callable[..., None]:
         command(source=Source(**{name: values.pop(name) for name in fields}), **values)
 
     expanded: dict[str, Parameter] = {}
-    for name, parameter in own.items():
+    for name, parameter in parameters.items():
         expanded |= fields if name == "source" else {name: parameter}
     keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in expanded.values()]
     call_with_source.__signature__ = Signature(keywords)  # type: ignore[attr-defined]

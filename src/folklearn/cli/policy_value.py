@@ -65,8 +65,7 @@ def policy_value(
         ),
     ] = None,
     play: Annotated[
-        str,
-        Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one."),
+        str, Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one.")
     ] = BEST,
     reward_range: Annotated[
         tuple[float, float] | None,

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -35,8 +35,7 @@ def predict(
     ],
     source: options.Source,
     output: Annotated[
-        str,
-        Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
+        str, Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output.")
     ] = options.STDOUT,
     coverage: Annotated[
         float | None,
@@ -150,7 +149,7 @@ class PredictionWriter:
         file: TextIO,
         dataset: ModelDataset,
         *,
-        labelled: bool,
+        labelled: bool = True,
         coverage: float | None = None,
         explain: bool = False,
     ) -> None:
@@ -206,27 +205,20 @@ def _format_why(explanation: RowExplanation) -> str:
 
 @contextmanager
 def open_writer(
-    name: str | None,
-    path: Path | None,
-    dataset: ModelDataset,
-    *,
-    labelled: bool = True,
-    coverage: float | None = None,
-    explain: bool = False,
+    name: str | None, path: Path | None, dataset: ModelDataset, **columns: Any
 ) -> Iterator[PredictionWriter | None]:
-    """Yield a writer to a path, to standard output if that is None; None without a name."""
+    """Yield a writer to a path, to standard output if that is None; None without a name.
+
+    `columns` are the keyword arguments of `PredictionWriter`.
+    """
     if name is None:
         yield None
         return
-    if path is not None:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            yield PredictionWriter(
-                file, dataset, labelled=labelled, coverage=coverage, explain=explain
-            )
-        return
     stdout: Any = sys.stdout
-    if stdout is None:  # the calling process closed it
-        raise FolklearnError("standard output is closed: name a file for the predictions")
-    stdout.reconfigure(encoding="utf-8", newline="")
-    yield PredictionWriter(stdout, dataset, labelled=labelled, coverage=coverage, explain=explain)
-    stdout.flush()
+    if path is None:
+        if stdout is None:  # the calling process closed it
+            raise FolklearnError("standard output is closed: name a file for the predictions")
+        stdout.reconfigure(encoding="utf-8", newline="")
+    with open(path, "w", encoding="utf-8", newline="") if path else nullcontext(stdout) as file:
+        yield PredictionWriter(file, dataset, **columns)
+        file.flush()

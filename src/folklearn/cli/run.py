@@ -47,8 +47,7 @@ def run(
     drop: options.Dropped = None,
     weight: Annotated[Text, Option(metavar="COLUMN", help="Column of row weights.")] = None,
     cross: Annotated[
-        list[str] | None,
-        Option(metavar="A:B", help="Columns whose products count; repeatable."),
+        list[str] | None, Option(metavar="A:B", help="Columns whose products count; repeatable.")
     ] = None,
     terms: Annotated[
         str,

@@ -45,7 +45,7 @@ def serve(
     workers: Annotated[
         int,
         Option(
-            min=0, max=64, help="Processes for HTTP and predictions, beside the one that learns."
+            min=0, max=64, help="Processes for HTTP and predictions, besides the one that learns."
         ),
     ] = 0,
     log: Annotated[
@@ -53,7 +53,7 @@ def serve(
     ] = LogForm.TEXT,
     keep_days: Annotated[
         float | None,
-        Option(min=0.01, help="Days that events and rows are kept. Default: for ever."),
+        Option(min=0.01, help="Days that events and rows are kept. Default: no limit."),
     ] = None,
     keep_bytes: Annotated[
         float | None, Option(min=1e6, help="Bytes that the journal may have. Default: any.")
@@ -147,10 +147,7 @@ def create(
         str | None,
         Option(metavar="NAME", help="The only model it is for. Default: all of the tenant."),
     ] = None,
-    scope: Annotated[
-        list[str] | None,
-        Option(metavar="|".join(SCOPES), help=_SCOPE_HELP),
-    ] = None,
+    scope: Annotated[list[str] | None, Option(metavar="|".join(SCOPES), help=_SCOPE_HELP)] = None,
     expires: Annotated[
         str | None,
         Option(metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."),
@@ -194,8 +191,7 @@ def show(context: typer.Context) -> None:
 def revoke(
     context: typer.Context,
     id: Annotated[
-        str,
-        Argument(metavar="ID", show_default=False, help="Id: the first column of the list."),
+        str, Argument(metavar="ID", show_default=False, help="Id: the first column of the list.")
     ],
 ) -> None:
     """End a key permanently; a service that is running notices within a second."""

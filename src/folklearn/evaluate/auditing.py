@@ -47,7 +47,6 @@ class PredictionCertificate(Certificate):
 
     @property
     def best_linear_at_least(self) -> float:
-        """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.linear_at_least
 
 
@@ -84,14 +83,10 @@ class PredictionLoss:
             "log loss is infinite"
         )
         return PredictionCertificate(
-            loss=self.total,
-            regret_bound=round_loss_up(self.total, n_rounds) - linear,
-            n_rounds=n_rounds,
-            C=C,
+            self.total, round_loss_up(self.total, n_rounds) - linear, n_rounds, C=C,
             penalty=0.0 if C is None else penalty_of(C, n_classes),
-            reason=reason if self.n_impossible else "",
-            linear_at_least=linear,
-        )
+            reason=reason if self.n_impossible else "", linear_at_least=linear,
+        )  # fmt: skip
 
 
 def audit(
@@ -262,12 +257,11 @@ class Certifier(Serializable):
     def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
         losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
         added = PredictionLoss.of(losses, rows.weights, before)
-        self._totals[:] = astuple(self._predicted + added)
+        self._totals[:] = astuple(self._prediction_loss + added)
         self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
         return losses
 
     def _add(self, rows: Rows, report: ReportRows | None) -> None:
-        """Add checked rows to the evidence."""
         evidence, n = self._evidence, len(rows.X)
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None
@@ -282,7 +276,7 @@ class Certifier(Serializable):
                     report(min(start + _CHUNK_ROWS, n))
 
     @property
-    def _predicted(self) -> PredictionLoss:
+    def _prediction_loss(self) -> PredictionLoss:
         return PredictionLoss(*self._totals.tolist())
 
     @property
@@ -293,7 +287,7 @@ class Certifier(Serializable):
     @property
     def loss(self) -> float:
         """The total (weighted) loss of the predictions."""
-        return self._predicted.total
+        return self._prediction_loss.total
 
     @property
     def evidence(self) -> LowerBound:
@@ -309,7 +303,7 @@ class Certifier(Serializable):
 
     def _against(self, bound: float, C: float | None) -> PredictionCertificate:
         sizes = {"n_rounds": self.n_rounds, "n_classes": self.n_classes}
-        return self._predicted.against(bound, **sizes, C=C)
+        return self._prediction_loss.against(bound, **sizes, C=C)
 
     def exact(
         self,
@@ -337,14 +331,9 @@ class Certifier(Serializable):
             bound, start = evidence.lower_bound(), np.nan_to_num(learner.coef())
         best = regress(
             passes_over(X, y, weight, **self._sizes, n_jobs=n_jobs, device=self.device),
-            **self._sizes,
-            C=self.C,
-            constant=self.constant,
-            start=start,
-            tol=tol,
-            most_passes=most_passes,
-            report=report,
-        )
+            **self._sizes, C=self.C, constant=self.constant, start=start, tol=tol,
+            most_passes=most_passes, report=report,
+        )  # fmt: skip
         if best.n_rows != self.n_rounds or not math.isclose(
             best.total_weight, evidence.total_weight, rel_tol=1e-9
         ):

@@ -20,16 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.evidence.passes import Passes, RowChunk, backtrack_factor, passes_over
-from folklearn.kernels.evidence import (
-    CONSTANT,
-    DEPTH,
-    N_TOTALS,
-    REACH,
-    ROUNDS,
-    WEIGHT,
-    loss_at_most,
-    lower_bound_of_planes,
-)
+from folklearn.kernels import evidence as kernels
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.on_torch.expand import find_residuals
 from folklearn.kernels.quadratic import Quadratic, merge_totals
@@ -135,10 +127,9 @@ class LossAndGradient:
     @property
     def loss_at_most(self) -> float:
         """The loss of W, rounded up: its true loss is not above."""
-        return loss_at_most(self.loss, self.totals, self.W)
+        return kernels.loss_at_most(self.loss, self.totals, self.W)
 
     def __add__(self, other: "LossAndGradient") -> "LossAndGradient":
-        """Return both sets of rows, at the same model."""
         totals = merge_totals(self.totals, other.totals)
         return LossAndGradient(self.W, self.loss + other.loss, self.G + other.G, totals)
 
@@ -200,10 +191,7 @@ class TotalLoss:
         self.n_passes += 1
         device = self._passes.device
         if device is None or self.is_wide:
-            total: LossAndGradient = self.total(
-                lambda rows: LossAndGradient.of(rows, W), _nothing(W)
-            )
-            return total
+            return self.total(lambda rows: LossAndGradient.of(rows, W), _nothing(W))
         on_device, sums = device.put(W), _nothing(W)
         for _, rows in self._passes.on_device(len(W)):
             loss, G, totals = find_residuals(device, rows, on_device)
@@ -246,10 +234,8 @@ def _nothing(W: Array) -> LossAndGradient:
 
 
 def _project_into_class(W: Array, B: float) -> Array:
-    """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
-    inside: Array = W * (B / np.maximum(lengths, B))
-    return inside
+    return W * (B / np.maximum(lengths, B))
 
 
 def best_in_class(
@@ -304,7 +290,7 @@ def best_in_class(
     best, at_least, gap, n_idle = here, -math.inf, math.inf, 0
     while True:
         norms = np.sqrt((here.G**2).sum(axis=1))
-        at_least = max(at_least, lower_bound_of_planes(here.totals, norms, here.G.size, B))
+        at_least = max(at_least, kernels.lower_bound_of_planes(here.totals, norms, here.G.size, B))
         best = min(best, here, key=lambda at: at.loss)
         before, gap = gap, best.loss_at_most - at_least
         n_idle = 0 if gap < before else n_idle + 1

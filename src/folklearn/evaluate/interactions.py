@@ -101,7 +101,6 @@ class Interactions:
         return np.add.reduceat(values, self.offsets[:-1]) if self.n_rounds else np.empty(0)
 
     def __getitem__(self, which: slice) -> "Interactions":
-        """Return the decisions of a slice."""
         X: Any = self.X[which]
         if self.n_actions is None:
             X = [self.offered(t) for t in range(self.n_rounds)[which]] or self.X[:0]

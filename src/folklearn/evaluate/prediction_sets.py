@@ -167,8 +167,7 @@ class PredictionSets(Serializable):
                 f"the rows from the first one on: begin with coverage=({coverage!r},)"
             )
         self._follow_waiting()
-        at_coverage: Array = self._state[:, self.coverage.index(coverage)]
-        return at_coverage
+        return self._state[:, self.coverage.index(coverage)]
 
     def choose(self, P: ArrayLike, labels: Sequence[Any], coverage: float) -> list[tuple[Any, ...]]:
         """Return the set of every row of P (T, K), the most probable of the `labels` first."""

@@ -240,13 +240,11 @@ class _Objective:
         M = self._loss.total(_sum_products, np.zeros((len(self.tau), len(self.tau))))
         M *= _TYPICAL_CURVATURE
         M[np.diag_indices_from(M)] += self.tau
-        factor: Array = cholesky(M, lower=True)
-        return factor
+        return cholesky(M, lower=True)
 
 
 def _sum_products(rows: Rows) -> Array:
-    total: Array = (rows.X * rows.weights[:, None]).T @ rows.X
-    return total
+    return (rows.X * rows.weights[:, None]).T @ rows.X
 
 
 def _sum_squares(rows: Rows) -> Array:
@@ -264,10 +262,7 @@ def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> N
     most = most_passes if objective.is_wide else min(most_passes, _MAX_DENSE_PASSES)
 
     def solve(V: Array, trans: str) -> Array:
-        if L.ndim == 1:
-            return V / L
-        solved: Array = solve_triangular(L, V.T, lower=True, trans=trans).T
-        return solved
+        return V / L if L.ndim == 1 else solve_triangular(L, V.T, lower=True, trans=trans).T
 
     def value(v: Array) -> tuple[float, Array]:
         total, G = objective.value(solve(v.reshape(W.shape), "T"))

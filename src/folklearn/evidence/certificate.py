@@ -80,8 +80,7 @@ class Certificate:
         return "" if self.C is None else f", its penalty (C = {self.C:g}) counted"
 
     def _repr_html_(self) -> str:
-        card: str = registry.find("certificate_card")(self)  # pictures lie far above
-        return card
+        return registry.find("certificate_card")(self)  # pictures lie far above
 
     @property
     def best_linear_at_least(self) -> float:

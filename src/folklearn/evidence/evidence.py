@@ -16,36 +16,19 @@ from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
 from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
-from folklearn.evidence.waiting_rows import (
-    IncomingRows,
-    PenalisedSum,
-    WaitingRows,
-    compute_logits,
-)
+from folklearn.evidence.waiting_rows import IncomingRows, PenalisedSum, WaitingRows, compute_logits
+from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
-from folklearn.kernels.evidence import (
-    CONSTANT,
-    DEPTH,
-    MIN_TOTAL_WEIGHT,
-    N_TOTALS,
-    REACH,
-    ROUNDS,
-    WEIGHT,
-    relative_rounding,
-)
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.on_torch import back, put
-from folklearn.kernels.quadratic import (
-    Quadratic,
-    merge_totals,
-    pairs_among,
-)
+from folklearn.kernels.quadratic import Quadratic, merge_totals, pairs_among
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
 KEPT_ROWS = 4096  # that wait as rows, those that are least known
 SETTLED_ROWS = 2048  # that enter the sums at a time
 _GROWTH, _WIDE_GROWTH = 1.2, 2.0  # of the number of rows between two points of expansion,
-_WIDE_POINT = 1 << 17  # for points of so many numbers
+_WIDE_POINT = 1 << 17  # for points of this many numbers
 _MAX_POINTS = 24
 _RADIUS, _MIN_RATIO = 16.0, 4.0  # of a point: over the root of the weights, over the steps so far
 _MAX_REFRESH_STEPS, _MAX_STEPS = 12, 40  # of Newton's method
@@ -158,12 +141,10 @@ class Evidence(LowerBound):
 
     @property
     def n_rounds(self) -> int:
-        """The number of rows."""
         return int(self._totals[ROUNDS]) + len(self._incoming)
 
     @property
     def total_weight(self) -> float:
-        """The sum of the rows' weights."""
         return float(self._all_totals()[WEIGHT])
 
     def _copy(self) -> Self:
@@ -180,10 +161,7 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        """Add one checked row (d,)."""
-        Y = soft[None].copy() if label < 0 else np.zeros((1, self.n_classes))
-        if label >= 0:
-            Y[0, label] = 1.0
+        Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
         if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
             self._flush()
 
@@ -251,7 +229,7 @@ class Evidence(LowerBound):
         return self._planes.size * self.n_features > _WIDE_POINT
 
     def _enter(self, n_ready: int) -> None:
-        """Let the rows that are best known enter the sums, so many of those that wait."""
+        """Let the rows that are best known enter the sums: `n_ready` of those that wait."""
         self._n_settled += n_ready
         self._measure()
         rows = self._rows
@@ -315,7 +293,7 @@ class Evidence(LowerBound):
         norms = np.sqrt((X**2).sum(axis=1))
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
-        # What is within the radius of the newest point is within this of W, which may lie beside.
+        # What is within the radius of the newest point is within this of W, which may differ.
         radius = self._points[-1].radius + self._points[-1].step_to(W)
         r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
@@ -341,7 +319,6 @@ class Evidence(LowerBound):
             raise InvalidInputError(f"this evidence has no minimum: {error}") from None
 
     def _all_totals(self) -> Array:
-        """Return the totals of all rows: those in the sums, and those that wait."""
         self._flush()
         rows, totals = self._rows, self._totals.copy()
         norms = np.sqrt((rows.X**2).sum(axis=1))
@@ -378,7 +355,7 @@ class Evidence(LowerBound):
         size = np.zeros(K)
         np.add.at(size, i, 2.0 * traces * lengths_apart)
         np.add.at(size, j, 2.0 * traces * lengths_apart)
-        kappa = relative_rounding(totals[DEPTH], K, K * d)
+        kappa = kernels.relative_rounding(totals[DEPTH], K, K * d)
         slopes = (2.0 + 3.0 * log_K) * totals[REACH]
         constants = (1.0 + log_K) ** 2 * totals[WEIGHT] + abs(c) + quadratic.totals[CONSTANT]
         allowance = constants + 2.0 * K * slopes * lengths.max()
@@ -388,7 +365,7 @@ class Evidence(LowerBound):
 
     def minimise(self) -> tuple[float, Array]:
         """Return `lower_bound`, and the model W (K, d) near which it is reached."""
-        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= kernels.MIN_TOTAL_WEIGHT:
             return 0.0, np.zeros_like(self._W)
         if self._minimum is None:
             with threads_for(self._W.size, everywhere=True):
@@ -410,13 +387,11 @@ class Evidence(LowerBound):
         return max(0.0, self._tangent(W, self._share(W)).least(self.penalties)), W
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the total loss plus penalty of every linear model."""
         return self.minimise()[0]
 
     def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
-        if not self.total_weight >= MIN_TOTAL_WEIGHT:
+        if not self.total_weight >= kernels.MIN_TOTAL_WEIGHT:
             return 0.0  # no loss is negative
         return max(0.0, self._tangent(W, self._share(W)).value)
 
@@ -440,7 +415,6 @@ class Evidence(LowerBound):
         return both
 
     def __mul__(self, factor: float) -> Self:
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
         factor = validation.fraction("factor", factor, 1.0)
         scaled = self._copy()
         scaled._rows.weights = factor * self._rows.weights
@@ -453,7 +427,6 @@ class Evidence(LowerBound):
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes, which come last."""
         self._flush()
         larger = self._empty(n_features, n_classes)
         K, d = self._W.shape
@@ -480,7 +453,6 @@ class Evidence(LowerBound):
     # State.
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         self._flush()  # before its counters are read
         return super().to_record()
 
@@ -518,9 +490,7 @@ class Evidence(LowerBound):
             W = record.part("points.W", (None, K, d))
             L = record.part("points.L", (len(W), K, d, d))
             radius = record.part("points.radius", (len(W),), least=0.0)
-            self._points = [
-                ExpansionPoint(*point) for point in zip(W, L, radius.tolist(), strict=True)
-            ]
+            self._points = list(map(ExpansionPoint, W, L, radius.tolist()))
         if "inverses" in record.arrays:
             self._inverses = record.part("inverses", (K, d, d))
 

@@ -9,17 +9,8 @@ from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.evidence.evidence import Evidence
 from folklearn.evidence.lower_bound import LowerBound
-from folklearn.kernels.evidence import (
-    CONSTANT,
-    DEPTH,
-    N_TOTALS,
-    REACH,
-    WEIGHT,
-    add_planes,
-    penalised_lower_bound,
-    relative_rounding,
-    value_of_planes,
-)
+from folklearn.kernels import evidence as kernels
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.quadratic import merge_totals
 from folklearn.serialization import Record
@@ -95,7 +86,7 @@ class LinearEvidence(LowerBound):
         products = tangent.slope * W
         K, d = W.shape
         totals = evidence._all_totals()
-        kappa = relative_rounding(totals[DEPTH], K, K * d)
+        kappa = kernels.relative_rounding(totals[DEPTH], K, K * d)
         away = float(
             (tangent.rounding * np.abs(W).sum(axis=1)).sum() + kappa * np.abs(products).sum()
         )
@@ -131,11 +122,7 @@ class LinearEvidence(LowerBound):
         return index.enter(columns)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return {
-            "columns": self.columns,
-            "G": self.G,
-            "totals": self._totals,
-        }
+        return {"columns": self.columns, "G": self.G, "totals": self._totals}
 
     def add(
         self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, at: ArrayLike | None = None
@@ -158,7 +145,7 @@ class LinearEvidence(LowerBound):
         X, norms, labels, soft, weights = rows
         X = SparseRows.of(X).compact()
         places = self._rows_of(X.indices)
-        add_planes(
+        kernels.add_planes(
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
         )
 
@@ -191,7 +178,6 @@ class LinearEvidence(LowerBound):
         return both
 
     def __mul__(self, factor: float) -> Self:
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
         factor = validation.fraction("factor", factor, 1.0)
         scaled = self._empty()
         scaled._add_columns(self.columns, factor * self.G)
@@ -201,21 +187,18 @@ class LinearEvidence(LowerBound):
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes, which come last."""
         larger = self._empty(n_features, n_classes)
         larger._add_columns(self.columns, self.G)
         larger._totals[:] = self._totals
         return larger
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the total loss plus penalty of every linear model."""
-        return penalised_lower_bound(self._totals, self.G, self._penalties_of(self.columns))
+        return kernels.penalised_lower_bound(self._totals, self.G, self._penalties_of(self.columns))
 
     def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
         W = validation.model("W", W, self.n_classes, self.n_features)
         longest = validation.longest_row(W)
-        return value_of_planes(self._totals, self.G, W[:, self.columns].T, longest)
+        return kernels.value_of_planes(self._totals, self.G, W[:, self.columns].T, longest)
 
     def _restore(self, record: Record) -> None:
         columns = record.part("columns", (None,), np.int64)

@@ -80,7 +80,6 @@ class LowerBound(Serializable, ABC):
         """Return the sum of both, of the same sizes."""
 
     def __add__(self, other: Self) -> Self:
-        """Return the evidence of both sets of rows."""
         if type(other) is not type(self):
             return NotImplemented
         problem, other_problem = (

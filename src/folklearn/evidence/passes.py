@@ -238,7 +238,6 @@ class LocalPasses(Passes):
 
     @property
     def device(self) -> Device | None:
-        """Where sums over pairs of classes are made."""
         return self._engine.device
 
     def on_device(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
@@ -263,7 +262,6 @@ class LocalPasses(Passes):
         self._on_device = kept if room >= 0.0 else None
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return the sum over all rows."""
         return self._engine.total(self._batches(), size, sum_chunk)
 
 
@@ -322,7 +320,6 @@ class Expansion:
         return expansion
 
     def __add__(self, other: "Expansion") -> "Expansion":
-        """Return the expansion of both sets of rows at the same model."""
         if not np.array_equal(self.W, other.W):
             raise InvalidInputError("sums are added up only for the same model")
         both = copy.copy(self)

@@ -81,15 +81,13 @@ class ExpansionPoint(NamedTuple):
 def entropies(P: Array) -> Array:
     """Return the entropies (m,) of distributions P (m, K)."""
     logarithms = np.log(P, out=np.zeros_like(P), where=P > 0.0)
-    total: Array = -(P * logarithms).sum(axis=1)
-    return total
+    return -(P * logarithms).sum(axis=1)
 
 
 def curvature_constant(reach: Array) -> Array:
     """Return c(rho), of the quadratic that holds where no logit falls by more than rho (4)."""
     inside = 0.5 + reach / 6.0 + reach * reach / 24.0
-    constants: Array = np.where(reach >= 2.0, 0.5 * reach, inside)
-    return constants
+    return np.where(reach >= 2.0, 0.5 * reach, inside)
 
 
 def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> Array:
@@ -112,5 +110,4 @@ def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> 
         q /= q.sum(axis=1, keepdims=True)
     limits = P / constants(q)
     a = np.divide(limits, q, out=np.full_like(q, np.inf), where=q > 0.0).min(axis=1, keepdims=True)
-    r: Array = _SHRUNK * a * q
-    return r
+    return _SHRUNK * a * q

@@ -134,5 +134,4 @@ class PenalisedSum:
 
 def compute_logits(X: Array, W: Array) -> Array:
     """Return logits (m, K), classes first in memory: sums over a short last axis are slow."""
-    Z: Array = (W @ X.T).T
-    return Z
+    return (W @ X.T).T

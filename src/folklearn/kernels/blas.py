@@ -125,7 +125,7 @@ def address(typing_context, array, offset):
 
 @cache
 def _blas_libraries(everywhere: bool) -> list[Any]:
-    """The BLAS that SciPy calls, if it can be told apart; every BLAS of the process."""
+    """The BLAS that SciPy calls, if it can be recognised; every BLAS of the process."""
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     of_scipy = [each for each in libraries if Path(each.filepath).parent.name == "scipy.libs"]
     return libraries if everywhere or not of_scipy else of_scipy

@@ -217,7 +217,7 @@ def spread(P, x, u, s, noise):
 
 @kernel
 def _shrinkage(P, u, s, curvature, factor):
-    """Write c/(1 + c s) into factor, less where P has lost so many digits that it is too much.
+    """Write c/(1 + c s) into factor, less where P has lost too many digits for it.
 
     A covariance has u_a^2 <= P_aa s. Where rounding broke that, the diagonal must stay positive
     all the same: then no entry can grow without bound.

@@ -223,7 +223,6 @@ def loss_at_most(loss: float, totals: Array, W: Array) -> float:
 
 
 def _constant(totals: Array, K: int, kappa: float) -> float:
-    """Return the constant, rounded down."""
     room = (1.0 + math.log(K)) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT])
     return float(totals[CONSTANT] - kappa * room)
 

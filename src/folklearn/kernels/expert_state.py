@@ -31,7 +31,7 @@ _SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after ei
 _FOLLOWED_ROUNDS, _MAX_FOLLOWED_FEATURES = 4000, 500
 _ROUNDS_PER_FEATURE, _MIN_ROUNDS_AHEAD = 20, 400
 _FIRST_REVIEW_ROUND = 128
-# At a review an expert may go that is so many nats behind and had at most this share of the
+# At a review an expert may go that is this many nats behind and had at most this share of the
 # weight, on average since the last one; FOLKLORE, by far the dearest, sooner.
 _BEHIND, _LITTLE = 20.0, 2e-3
 _BEHIND_FOLKLORE, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED_ROUNDS = 5.0, 5e-3, 5e-2, 4096

@@ -215,7 +215,6 @@ def _predict(memo, plan, folklore_p, x, out):
 
 @shared_kernel("void(vector, integers, vector, i8, vector, f8)", fast=True)
 def _track(memo, plan, x, label, soft, weight):
-    """Move the trackers by one gradient."""
     d, K = plan[FEATURES], plan[CLASSES]
     n_plain, n_adaptive = plan[DESCENDING], plan[ADAPTIVE]
     n_trackers = n_plain + n_adaptive
@@ -302,7 +301,6 @@ def _follow(memo, plan, x, label, soft, weight, mixed):
 
 @inner_kernel
 def _put_row(memo, plan, section, at, x, label, soft, weight):
-    """Write a row where `leaders` finds it: x, y and weight in three sections."""
     d, K = plan[FEATURES], plan[CLASSES]
     x0, y0 = plan[section] + at * d, plan[section + N_ENTRIES] + at * K
     for j in range(d):

@@ -85,7 +85,7 @@ class Columns:
 
     @classmethod
     def of(cls, columns: NDArray[np.int64], room: int = 0) -> "Columns":
-        """Return these columns, each at its place, and room for so many in all."""
+        """Return these columns, each at its place, and `room` for more."""
         own = cls(max(room, len(columns)))
         enter(*own.table, columns, np.empty(len(columns), np.int64))
         return own

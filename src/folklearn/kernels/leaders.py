@@ -54,7 +54,6 @@ def _rows_of(memo, plan, section, first, stop):
 
 @inner_kernel
 def _sum_of(memo, plan, s):
-    """Return S and G of a sum."""
     pairs, products = plan[S_AT + 2], plan[S_AT + 3]
     K, d = plan[CLASSES], plan[FEATURES]
     return (
@@ -65,7 +64,6 @@ def _sum_of(memo, plan, s):
 
 @helper_kernel
 def _mode(memo, plan, e):
-    """Return the weights (K, d) of a linear expert."""
     d, K = plan[FEATURES], plan[CLASSES]
     mode, width = new_matrix(K, d), plan[W_AT + 2] * K
     for i in range(K):

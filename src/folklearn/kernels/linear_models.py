@@ -134,7 +134,6 @@ def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P):
 
 @fast_kernel
 def _add_row(W, indices, values, r):
-    """W (n, K) += x r', for one row."""
     for a in range(indices.shape[0]):
         j, v = indices[a], values[a]
         for k in range(r.shape[0]):

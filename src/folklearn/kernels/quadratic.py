@@ -52,11 +52,9 @@ class Quadratic:
         return iter((self.S, self.G, self.totals))
 
     def __getitem__(self, index: int) -> "Quadratic":
-        """Return one of several stacked sums, not copied."""
         return Quadratic(self.S[index], self.G[index], self.totals[index], self.device)
 
     def __add__(self, other: "Quadratic") -> "Quadratic":
-        """Return the sum of two sums on the same device."""
         totals = merge_totals(self.totals, other.totals)
         return Quadratic(self.S + other.S, self.G + other.G, totals, self.device)
 

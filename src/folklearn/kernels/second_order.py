@@ -16,16 +16,7 @@ import math
 import numpy as np
 from numba import carray
 
-from folklearn.kernels.blas import (
-    NEVER_SPLIT,
-    PLAIN,
-    RIGHT,
-    TRANSPOSED,
-    address,
-    gemm,
-    syrk,
-    trmm,
-)
+from folklearn.kernels.blas import NEVER_SPLIT, PLAIN, RIGHT, TRANSPOSED, address, gemm, syrk, trmm
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.prediction_rules import (
     A_AT,

@@ -268,7 +268,6 @@ class SecondOrderState:
         return float(self.memo[N_TOTALS + LAM])
 
     def _forget_context(self) -> None:
-        """Let the memo hold nothing of the last context: the state changed."""
         self.memo[memo_offsets(self.d, self.k)[1] + self.d] = 0.0
 
     def predict_many(self, X: Array, norms: Array) -> Array:

@@ -37,7 +37,6 @@ N_SHARED_VECTORS = 7  # of K numbers, which a round needs for itself
 
 @fast_kernel
 def _dot(a, b):
-    """Return <a, b>."""
     total = 0.0
     for j in range(a.shape[0]):
         total += a[j] * b[j]
@@ -46,14 +45,12 @@ def _dot(a, b):
 
 @fast_kernel
 def _subtract(a, factor, b):
-    """Write a - factor b into a."""
     for j in range(a.shape[0]):
         a[j] -= factor * b[j]
 
 
 @fast_kernel
 def _weigh_squares(weights, x):
-    """Return the sum of weights x^2."""
     total = 0.0
     for j in range(x.shape[0]):
         total += weights[j] * (x[j] * x[j])
@@ -62,7 +59,7 @@ def _weigh_squares(weights, x):
 
 @kernel
 def _bound_shrinkage(diagonal, u, kappa):
-    """Return kappa, less where P has lost so many digits that its diagonal would turn negative."""
+    """Return kappa, less where P has lost too many digits: its diagonal would become negative."""
     for j in range(u.shape[0]):
         square = u[j] * u[j]
         if kappa * square > diagonal[j]:

@@ -104,7 +104,6 @@ def predict_rows(
 
 @fast_kernel
 def _descend(table, entries, values, words, experts, residuals, squares):
-    """Move the weights of every expert in the columns of a row."""
     E, K = residuals.shape
     has_views = words.shape[0] > 0
     for a in range(values.shape[0]):

@@ -66,7 +66,6 @@ def feature_index(text, start, stop, space_start, space_stop, n_features):
 
 @kernel
 def _parse_number(text, start, stop):
-    """Return a plain number, or NaN."""
     i = start
     sign = 1.0
     if i < stop and (text[i] == _MINUS or text[i] == _PLUS):
@@ -174,7 +173,6 @@ def _parse_label(text, start, bar, label, tag):
 
 @kernel
 def _insert(index, seen):
-    """Insert an index into a hash set of 2^k slots; return whether it was new."""
     slot = index & (seen.shape[0] - 1)
     while seen[slot] != -1:
         if seen[slot] == index:

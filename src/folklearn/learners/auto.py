@@ -108,14 +108,14 @@ class Auto(ExpertLearner):
         sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
         backend = select_backend(**sizes, device=self._device)
         if backend != PAIRS:
-            return self._moved(backend).grown(**sizes)
+            return self._move_to(backend).grown(**sizes)
         smaller = self._shallow()
         if select_backend(**sizes) != PAIRS:  # without its dear experts, see `device` in `auto`
             spec = self._state.spec
             smaller._keep([e for e in spec.numbers["experts"] if e not in spec.dear])
         return ExpertLearner.grown(smaller, **sizes)
 
-    def _moved(self, backend: str) -> Learner:
+    def _move_to(self, backend: str) -> Learner:
         """Return what `auto` is in another backend, begun where this one stands."""
         moved = auto(**{word: self._word(word) for word in self.PARAMS}, backend=backend)
         if not self.n_rounds:
@@ -205,6 +205,7 @@ def auto(
         "n_features": validation.count("n_features", n_features, 1),
         "n_classes": validation.count("n_classes", n_classes, 2),
     }
+    settings: dict[str, Any] = {"R": R, "retire": retire, "max_weight": max_weight}
     target = device_named(device)
     chosen = select_backend(**sizes, device=target) if backend is None else backend
     if chosen not in BACKENDS:
@@ -214,16 +215,10 @@ def auto(
     if chosen == PAIRS:
         fits = target is None or select_backend(**sizes) == PAIRS
         return Auto(
-            **sizes,
-            R=R,
-            retire=retire,
-            max_weight=max_weight,
-            certify=certify,
-            worst_case=worst_case and fits,
-            forgetting=fits,
-            device=device,
-        )
-    wide = SparseSgd(**sizes, R=R, retire=retire, max_weight=max_weight)
+            **sizes, **settings, certify=certify, worst_case=worst_case and fits,
+            forgetting=fits, device=device,
+        )  # fmt: skip
+    wide = SparseSgd(**sizes, **settings)
     if chosen == WIDE:
         return wide
     blocks = [ClassGaussians(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]

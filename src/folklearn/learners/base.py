@@ -131,8 +131,8 @@ class Learner(Serializable, ABC):
         if self.takes_sparse or not isinstance(X, SparseRows):
             return self._predict_batch(X, norms)
         P = np.empty((len(X), self.n_classes))
-        for part in X.dense_parts():
-            P[part] = self._predict_batch(X[part].dense(), norms[part])
+        for rows in X.dense_parts():
+            P[rows] = self._predict_batch(X[rows].dense(), norms[rows])
         return P
 
     def _expert_names(self) -> list[str]:
@@ -160,8 +160,7 @@ class Learner(Serializable, ABC):
         best = losses.min()
         if not losses[int(weights.argmax())] > _CLEARLY_WORSE * best:
             return np.zeros(len(losses), bool)
-        kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
-        return kept
+        return np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
 
     def _standings(self) -> list[float]:
         """Return the losses on the hold-out rows of the experts that may retire, inf if unknown."""
@@ -244,12 +243,7 @@ class Learner(Serializable, ABC):
         return loss
 
     def run(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None, progress: Progress = False
     ) -> Array:
         """Predict, then learn, row by row; return the predictions (T, K).
 
@@ -257,7 +251,7 @@ class Learner(Serializable, ABC):
         before the first round. X is (T, d), dense or a sparse array of SciPy, and y (T,) classes or
         (T, K) soft labels; `progress` is True for a bar or a function of the rounds done.
         """
-        rows = self._checked(X, y, weight)
+        rows = self._check_rows(X, y, weight)
         self._warn_of_long(rows.norms)
         with report_progress(progress, len(rows.X), "learning") as report:
             return self._run(rows, report)
@@ -273,7 +267,7 @@ class Learner(Serializable, ABC):
             "features, or use folklearn.Model, which does"
         )
 
-    def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
+    def _check_rows(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         sizes = {"n_features": self._shape[0], "n_classes": self.n_classes}
         return Rows.checked(X, y, weight, **sizes, max_weight=self.max_weight)
 
@@ -354,9 +348,16 @@ class Learner(Serializable, ABC):
         raise InvalidInputError(f"{self!r} cannot take over from another learner")
 
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
-        """Return a learner of larger sizes that has learned nothing; they cannot shrink."""
         words = {word: self._word(word) for word in self.PARAMS}
         return self._construct(**words | self._larger_sizes(n_features, n_classes))
+
+    def _grow_arrays(self, n_features: int | None, n_classes: int | None) -> Self:
+        """Return a larger learner whose arrays begin with those of this one."""
+        larger = self._larger(n_features, n_classes)
+        for name, array in larger._parts().items():
+            smaller = self._parts()[name]
+            array[tuple(map(slice, smaller.shape))] = smaller
+        return larger
 
     def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:
         sizes = self._sizes
@@ -418,11 +419,6 @@ class FirstOrderCertified(Learner):
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
         """Return the certificate for every linear model, or for one W (K, d)."""
         return self.evidence().certificate(self.loss, W)
-
-    def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
-        larger = super()._larger(n_features, n_classes)
-        larger._totals[:] = self._totals
-        return larger
 
 
 def rows_to_review(n_rounds: int, first: int) -> int:

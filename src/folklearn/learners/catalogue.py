@@ -75,10 +75,7 @@ def make(
             raise InvalidInputError(
                 f"{name} does not take the setting {setting!r}; it takes: {', '.join(takes)}"
             )
-    learner: Learner = registry.find(CATALOGUE[name])(
-        n_features=n_features, n_classes=n_classes, **settings
-    )
-    return learner
+    return registry.find(CATALOGUE[name])(n_features=n_features, n_classes=n_classes, **settings)
 
 
 def settings_of(name: str) -> tuple[str, ...]:

@@ -7,16 +7,7 @@ from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.kernels.class_gaussians import (
-    LOSS,
-    N_BLOCK_TOTALS,
-    N_VECTORS,
-    UNSOLVED,
-    block_round,
-    block_rounds,
-    predict_blocks,
-    predict_blocks_rows,
-)
+from folklearn.kernels import class_gaussians as kernels
 from folklearn.kernels.evidence import N_TOTALS, n_products
 from folklearn.learners.base import FirstOrderCertified, WarmStart
 from folklearn.validation import Rows
@@ -53,8 +44,7 @@ class ClassGaussians(FirstOrderCertified):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive. The default is for many classes with
         few rows each; where rows per class are hundreds, .003 is better.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
@@ -91,7 +81,7 @@ class ClassGaussians(FirstOrderCertified):
         self._size(n_features, n_classes)
         self.ridge = validation.positive("ridge", ridge)
         self.R = validation.positive("R", R)
-        self._totals: Array = np.zeros(N_BLOCK_TOTALS)
+        self._totals: Array = np.zeros(kernels.N_BLOCK_TOTALS)
         d, K = self.n_features, self.n_classes
         # Classes come last: every loop of a round runs over them.
         self._W: Array = np.zeros((d, K))
@@ -100,7 +90,7 @@ class ClassGaussians(FirstOrderCertified):
         self._P[diagonal] = 0.5 / (self.ridge * self.R**2)
         self._G: Array = np.zeros((d, K))
         self._spread: Array = np.empty((d, K))
-        self._work: Array = np.empty((N_VECTORS, K))
+        self._work: Array = np.empty((kernels.N_VECTORS, K))
 
     def _begin(self, start: WarmStart) -> None:
         d = self.n_features
@@ -110,45 +100,43 @@ class ClassGaussians(FirstOrderCertified):
         self._W[:] = start.W.T
         self._G[start.past.columns] = start.past.G
         self._begin_evidence(start)
-        self._totals[LOSS] = start.loss
+        self._totals[kernels.LOSS] = start.loss
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
-        if not predict_blocks(self._W, x, validation.MAX_NORM, p):
+        if not kernels.predict_blocks(self._W, x, validation.MAX_NORM, p):
             validation.check_context(x)
         return p
 
     def _predict_batch(self, X: Array, norms: Array) -> Array:
         P = np.empty((len(X), self.n_classes))
-        predict_blocks_rows(self._W, X, P)
+        kernels.predict_blocks_rows(self._W, X, P)
         return P
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        loss: float = block_round(
+        return kernels.block_round(
             self._W, self._P, self._G, self._totals, self._spread, self._work,
             x, label, soft, weight, validation.MAX_NORM,
         )  # fmt: skip
-        return loss
 
     def _rows_at_once(self, rows: Rows) -> int:
         return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows
-        block_rounds(
+        kernels.block_rounds(
             self._W, self._P, self._G, self._totals, self._spread, self._work,
             X, labels, soft, weights, P,
         )  # fmt: skip
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose implicit step was not found; a certificate holds all the same."""
-        return int(self._totals[UNSOLVED])
+        return int(self._totals[kernels.UNSOLVED])
 
     @property
     def loss(self) -> float:
         """The total (weighted) loss so far."""
-        return float(self._totals[LOSS])
+        return float(self._totals[kernels.LOSS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return int(8 * n_classes * (n_products(n_features) + 2 * n_features))
@@ -164,12 +152,7 @@ class ClassGaussians(FirstOrderCertified):
         return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        larger = self._larger(n_features, n_classes)
-        d, K = self.n_features, self.n_classes
-        larger._W[:d, :K] = self._W
-        larger._G[:d, :K] = self._G
-        larger._P[: len(self._P), :K] = self._P
-        return larger
+        return self._grow_arrays(n_features, n_classes)
 
     def _begin_classes(self, first: int, constant: int, weight: float) -> None:
         self._W[constant, first:] += weight

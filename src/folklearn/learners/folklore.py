@@ -12,18 +12,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence import bounds
 from folklearn.evidence.certificate import Certificate, scope_of_growth
-from folklearn.kernels.prediction_rules import (
-    BRACKET,
-    EXPLICIT,
-    IMPRECISE,
-    LOSS,
-    N_TOTALS,
-    OVERCURVED,
-    PULL,
-    ROUNDS,
-    RULE,
-    UNSOLVED,
-)
+from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.second_order import predict_round, update_round
 from folklearn.kernels.second_order_state import SecondOrderState
 from folklearn.learners.base import Learner
@@ -62,26 +51,14 @@ class SecondOrderLearner(Learner):
         return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
 
     def _start(
-        self,
-        *,
-        gamma: float | None,
-        pull: float = 0.5,
-        mu: float = 0.0,
-        nodes: Array | None = None,
+        self, *, gamma: float | None, pull: float = 0.5, mu: float = 0.0, nodes: Array | None = None
     ) -> None:
         """Begin with an empty state; gamma None is the largest valid in each round."""
         self._first_classes = self.n_classes
         self._state = SecondOrderState(
-            self.n_features,
-            self.n_classes,
-            self.lam,
-            B=self.B,
-            gamma=gamma or 0.0,
-            max_norm=validation.MAX_NORM,
-            pull=pull,
-            mu=mu,
-            nodes=nodes,
-        )
+            self.n_features, self.n_classes, self.lam, B=self.B, gamma=gamma or 0.0,
+            max_norm=validation.MAX_NORM, pull=pull, mu=mu, nodes=nodes,
+        )  # fmt: skip
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
@@ -128,12 +105,11 @@ class SecondOrderLearner(Learner):
 
     @property
     def n_rounds(self) -> int:
-        return int(self._state.totals[ROUNDS])
+        return int(self._state.totals[rules.ROUNDS])
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose fixed point did not converge; a certificate holds all the same."""
-        return int(self._state.totals[UNSOLVED])
+        return int(self._state.totals[rules.UNSOLVED])
 
     @property
     def n_bytes(self) -> int:
@@ -160,7 +136,7 @@ class SecondOrderLearner(Learner):
         by lam K B^2. Costs O(n).
         """
         self._state.renew(feature)
-        self._state.totals[BRACKET] += self.lam * self.n_classes * self.B**2
+        self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2
 
     def coef(self) -> Array:
         """Return the mean weights (K, d) of the current state; its columns sum to zero."""
@@ -169,11 +145,11 @@ class SecondOrderLearner(Learner):
     def _explicit_rule(self) -> tuple[Array, float] | None:
         """Return S (k, d, k, d) and the pull of the explicit rule; None if the rule is another."""
         state = self._state
-        if state.memo[N_TOTALS + RULE] != EXPLICIT:
+        if state.memo[rules.N_TOTALS + rules.RULE] != rules.EXPLICIT:
             return None
         lower, shape = np.tril(state.S), (state.k, state.d, state.k, state.d)
         S: Array = (lower + np.tril(lower, -1).T).reshape(shape)
-        return S, float(state.memo[N_TOTALS + PULL])
+        return S, float(state.memo[rules.N_TOTALS + rules.PULL])
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).
@@ -185,8 +161,8 @@ class SecondOrderLearner(Learner):
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
         return Certificate(
-            loss=float(totals[LOSS]),
-            regret_bound=float(self.lam * norm + totals[BRACKET]),
+            loss=float(totals[rules.LOSS]),
+            regret_bound=float(self.lam * norm + totals[rules.BRACKET]),
             B=covered,
             n_rounds=self.n_rounds,
             valid=not reason,
@@ -196,18 +172,18 @@ class SecondOrderLearner(Learner):
 
     def _why_invalid(self) -> str:
         totals = self._state.totals
-        n_rounds = f"{totals[ROUNDS]:.0f} rounds"
+        n_rounds = f"{totals[rules.ROUNDS]:.0f} rounds"
         if self.memory is not None:
             return f"a learner that forgets (memory={self.memory}) proves nothing about the past"
-        if totals[OVERCURVED]:
+        if totals[rules.OVERCURVED]:
             return (
                 f"gamma={self._state.gamma:g} was above the valid constant in "
-                f"{totals[OVERCURVED]:.0f} of {n_rounds}: leave gamma to the learner, or give a "
-                "B and R that cover the contexts"
+                f"{totals[rules.OVERCURVED]:.0f} of {n_rounds}: leave gamma to the learner, or "
+                "give a B and R that cover the contexts"
             )
-        if totals[IMPRECISE]:
+        if totals[rules.IMPRECISE]:
             return (
-                f"the state lost its digits to rounding in {totals[IMPRECISE]:.0f} of "
+                f"the state lost its digits to rounding in {totals[rules.IMPRECISE]:.0f} of "
                 f"{n_rounds}: scale the features, or raise lam"
             )
         return ""
@@ -219,7 +195,7 @@ class SecondOrderLearner(Learner):
     def _restore(self, record: Record) -> None:
         self._first_classes = record.count("first_classes", 2)
         parts = self._parts().items()
-        self._state.restore(*[record.part(name, own.shape) for name, own in parts])
+        self._state.restore(*[record.part(name, array.shape) for name, array in parts])
 
 
 class Folklore(SecondOrderLearner):
@@ -251,8 +227,7 @@ class Folklore(SecondOrderLearner):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the linear models to compete with, positive. With contexts of
         norm about 1, 10 is a good start; a larger B trusts the data faster.
     R : rough bound on the norm of x; it only sets the default ``lam``.

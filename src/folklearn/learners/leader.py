@@ -51,7 +51,7 @@ class ExpertLearner(Learner):
     losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
     of evidence. When something is due (`_settle`) rows enter the sums, leaders are refreshed from
     them by Newton steps, room for rows is made, and experts retire. What all rows prove about
-    linear models is collected beside them, in `Evidence`.
+    linear models is collected apart, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -280,8 +280,8 @@ class ExpertLearner(Learner):
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
         W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
-        found = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
-        return LeadingModel(*found, W[:, :-1], spec.unit * W[:, -1])
+        seen = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
+        return LeadingModel(*seen, W[:, :-1], spec.unit * W[:, -1])
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
@@ -306,7 +306,7 @@ class ExpertLearner(Learner):
         """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
         state = self._whole_state()
         kept = slice(int(state.plan[panel.N_KEPT]))
-        rows = (state[f"kept_{part}"][kept] for part in ("x", "y", "w"))
+        rows = (state[f"kept_{axis}"][kept] for axis in ("x", "y", "w"))
         sums, W = state.quadratic(0), state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
             leaders.flush(state.memo, state.plan)
@@ -324,7 +324,6 @@ class ExpertLearner(Learner):
         return replace(super().certificate(W), loss=self.loss, reason=self._why_unproven())
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
-        """Return a learner with room for more features and classes, see `Learner.grown`."""
         sizes = self._larger_sizes(n_features, n_classes)
         larger = self._larger(**sizes)
         state = self._whole_state()
@@ -352,7 +351,6 @@ class ExpertLearner(Learner):
         return {"memo": state.memo[: state.n_saved], "plan": state.plan}
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
         record.config["room"] = self._state.room
         record.config["memories"] = [f.memory for f in self._state.spec.forgetting]
@@ -370,12 +368,9 @@ class ExpertLearner(Learner):
         self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        parts: list[tuple[Any, bool]] = [
-            (self._folklore, spec.folklore),
-            (self._evidence, is_certified),
-        ]
-        for part, is_there in parts:
-            if (part is not None) != is_there or (is_there and part._sizes != self._sizes):
+        parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
+        for held, is_there in parts:
+            if (held is not None) != is_there or (is_there and held._sizes != self._sizes):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")

@@ -138,7 +138,6 @@ class Mixture(Learner):
         self._find_survivors()
 
     def _n_features_of(self, expert: Learner) -> int:
-        """Return how many features the mixture has, by an expert."""
         return expert.n_features
 
     def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
@@ -153,13 +152,11 @@ class Mixture(Learner):
         self._n_rounds = start.n_rounds
 
     def _find_survivors(self) -> None:
-        """List the experts that have not retired."""
         self._alive = np.flatnonzero(self._losses < np.inf)
         self._survivors = [self.experts[i] for i in self._alive]
         self.takes_sparse = all(expert.takes_sparse for expert in self._survivors)
 
     def _normalise_weights(self) -> None:
-        """Divide the weights of those that have not retired by their sum."""
         if self.share:  # which keeps all of them positive
             shares = np.where(self._losses < np.inf, self._weights, 0.0)
             self._weights = shares / shares.sum()
@@ -190,8 +187,7 @@ class Mixture(Learner):
 
     def _predict(self, x: Array) -> Array:
         P = np.array([expert._predict(x) for expert, x, _ in self._views(x)])
-        p: Array = self._weights[self._alive] @ np.maximum(P, TINY, out=P)
-        return p
+        return self._weights[self._alive] @ np.maximum(P, TINY, out=P)
 
     def _predict_batch(self, X: Any, norms: Array) -> Array:
         P = [expert._predict_rows(*seen) for expert, *seen in self._views(X, norms)]
@@ -206,9 +202,9 @@ class Mixture(Learner):
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         shares = self._weights[self._alive] if weights is None else weights
         return [
-            (share * part, model)
+            (share * share_within, model)
             for expert, share in zip(self._survivors, shares.tolist(), strict=True)
-            for part, model in expert._mixed_models()
+            for share_within, model in expert._mixed_models()
         ]
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
@@ -247,7 +243,8 @@ class Mixture(Learner):
             count[alive] = values
         P = _mix(expert_P, before)
         mixture_losses = log_losses(P, labels, soft)
-        self._totals[_LOSS] = _add_in_order(self._totals[_LOSS], weights * mixture_losses)
+        rounds = np.append(self._totals[_LOSS], weights * mixture_losses)
+        self._totals[_LOSS] = np.add.accumulate(rounds)[-1]  # one by one, in whatever portions
         self._n_rounds += len(P)
         n = self._n_rounds
         if self.retire and n >= _FIRST_LOOK and n.bit_count() == 1:
@@ -324,17 +321,14 @@ class Mixture(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the arrays of all experts."""
         return super().n_bytes + sum(expert.n_bytes for expert in self.experts)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory such experts take at other sizes."""
         sizes = {"n_features": n_features, "n_classes": n_classes}
         return sum(e.expected_bytes(**self._sizes_of(e, **sizes)) for e in self.experts)
 
     @property
     def can_grow(self) -> bool:
-        """Whether all experts can."""
         return all(expert.can_grow for expert in self.experts)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -352,8 +346,8 @@ class Mixture(Learner):
         ] or list(all_experts)
         experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
         larger = self._construct(experts=experts, **words)
-        for part, array in larger._parts().items():
-            array[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
+        for name, array in larger._parts().items():
+            array[:] = self._parts()[name] if name == "totals" else self._parts()[name][fit]
         if not (larger._losses < np.inf).any():  # those that fit had retired: they begin anew
             larger._losses[:], larger._weights[:] = 0.0, 1.0
         larger._n_rounds = self._n_rounds
@@ -370,7 +364,6 @@ class Mixture(Learner):
             expert._release_rows()
 
     def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
-        """Return the sizes of an expert in a mixture of these sizes."""
         return {"n_features": n_features, "n_classes": n_classes}
 
 
@@ -380,12 +373,6 @@ def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
     return proven.C is not None, B, proven.best_linear_at_least
 
 
-def _add_in_order(total: Any, rounds: Array) -> Any:
-    """Return the total (...) plus rounds (..., T), one by one: the bits must not tell portions."""
-    return np.add.accumulate(np.concatenate([np.expand_dims(total, -1), rounds], -1), -1)[..., -1]
-
-
 def _mix(expert_P: Array, weights: Array) -> Array:
     """Return the average of P (N, T, K) under weights (N, T) or (N, 1); P may be changed."""
-    P: Array = np.einsum("itk,it->tk", np.maximum(expert_P, TINY, out=expert_P), weights)
-    return P
+    return np.einsum("itk,it->tk", np.maximum(expert_P, TINY, out=expert_P), weights)

@@ -8,11 +8,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence import bounds
-from folklearn.kernels.linear_models import (
-    N_OGD_TOTALS,
-    ogd_round,
-    ogd_rounds,
-)
+from folklearn.kernels.linear_models import N_OGD_TOTALS, ogd_round, ogd_rounds
 from folklearn.learners.base import LinearLearner
 from folklearn.validation import Rows
 
@@ -62,8 +58,7 @@ class Ogd(ProperLearner):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the weights and of the models to compete with, positive.
     R : bound on the norm of x. Longer contexts are learned all the same, without guarantee.
     rate : a constant step in place of :math:`D/(G\sqrt{V_t})`, which tracks a drifting stream
@@ -125,9 +120,7 @@ class Ogd(ProperLearner):
         self._n_rounds += len(X)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        larger = self._larger(n_features, n_classes)
-        larger._W[: self.n_classes, : self.n_features] = self._W
-        larger._totals[:] = self._totals
+        larger = self._grow_arrays(n_features, n_classes)
         larger._n_rounds = self._n_rounds
         return larger
 

@@ -7,17 +7,9 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.kernels import shared_gaussian as kernels
 from folklearn.kernels.blas import threads_for
-from folklearn.kernels.shared_gaussian import (
-    BLOCK,
-    LOSS,
-    N_SHARED_TOTALS,
-    N_SHARED_VECTORS,
-    ROUNDS,
-    UNSOLVED,
-    learn_shared,
-    run_shared,
-)
+from folklearn.kernels.shared_gaussian import BLOCK, ROUNDS
 from folklearn.learners.base import LinearLearner
 from folklearn.learners.class_gaussians import CHUNK_FLOPS
 from folklearn.serialization import Record
@@ -55,8 +47,7 @@ class SharedGaussian(LinearLearner):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive.
     leak : share of its prior that the covariance regains each round, from 0 to 1/2.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
@@ -108,8 +99,8 @@ class SharedGaussian(LinearLearner):
         # What the rounds of a block that is not complete take away from P.
         self._U: Array = np.zeros((BLOCK, d))
         self._kappas: Array = np.zeros(BLOCK)
-        self._totals: Array = np.zeros(N_SHARED_TOTALS)
-        self._vectors: Array = np.empty((N_SHARED_VECTORS, K))
+        self._totals: Array = np.zeros(kernels.N_SHARED_TOTALS)
+        self._vectors: Array = np.empty((kernels.N_SHARED_VECTORS, K))
 
     @property
     def _state(self) -> tuple[Any, ...]:
@@ -120,7 +111,7 @@ class SharedGaussian(LinearLearner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         with threads_for(self.n_features):
-            loss = learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
+            loss = kernels.learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
         return float(loss)
 
     def _rows_at_once(self, rows: Rows) -> int:
@@ -130,7 +121,7 @@ class SharedGaussian(LinearLearner):
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, *labels_and_weights = rows
         with threads_for(self.n_features):
-            run_shared(*self._state, X, *labels_and_weights, P)
+            kernels.run_shared(*self._state, X, *labels_and_weights, P)
 
     @property
     def n_rounds(self) -> int:
@@ -138,20 +129,18 @@ class SharedGaussian(LinearLearner):
 
     @property
     def n_unsolved(self) -> int:
-        """Rounds whose implicit step was not found."""
-        return int(self._totals[UNSOLVED])
+        return int(self._totals[kernels.UNSOLVED])
 
     @property
     def loss(self) -> float:
         """The total (weighted) loss so far."""
-        return float(self._totals[LOSS])
+        return float(self._totals[kernels.LOSS])
 
     def covariance(self) -> Array:
         """Return P (d, d) as it is now, the rounds of an unfinished block included."""
         lower = np.tril(self._P)
         taken = (self._U.T * self._kappas) @ self._U
-        P: Array = lower + np.tril(lower, -1).T - taken
-        return P
+        return lower + np.tril(lower, -1).T - taken
 
     def _release_rows(self) -> None:
         """Take the rows of an unfinished block out of P now: they would tell what they were."""
@@ -169,7 +158,6 @@ class SharedGaussian(LinearLearner):
         return 8 * n_features * (n_features + n_classes + BLOCK)
 
     def to_record(self) -> Record:
-        """Return the full state as a record, with the lower triangle of P."""
         record = super().to_record()
         record.arrays["P"] = self._P[np.tril_indices(len(self._P))]
         return record
@@ -187,14 +175,8 @@ class SharedGaussian(LinearLearner):
         return FixedGaussian.of(self)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        larger = self._larger(n_features, n_classes)
-        d, K = self.n_features, self.n_classes
-        larger._W[:K, :d] = self._W
-        larger._P[:d, :d] = self._P
-        larger._diagonal[:d] = self._diagonal
-        larger._U[:, :d] = self._U
-        larger._kappas[:] = self._kappas
-        larger._totals[:] = self._totals
+        larger = self._grow_arrays(n_features, n_classes)
+        larger._P[: self.n_features, : self.n_features] = self._P
         return larger
 
     def _begin_classes(self, first: int, constant: int, weight: float) -> None:

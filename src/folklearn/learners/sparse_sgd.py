@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import validation
+from folklearn import sparse, validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import sparse_sgd
@@ -20,16 +20,7 @@ from folklearn.learners.base import (
     rows_to_review,
 )
 from folklearn.serialization import Record
-from folklearn.sparse import (
-    Context,
-    Contexts,
-    Indices,
-    SparseRow,
-    SparseRows,
-    check_columns,
-    index_type,
-    sparse_row,
-)
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, check_columns, sparse_row
 from folklearn.validation import Rows
 
 _FIRST_REVIEW = 1024  # rounds; then at every doubling
@@ -129,7 +120,7 @@ class SparseSgd(FirstOrderCertified):
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
         self._totals: Array = np.zeros(N_TOTALS)
-        self._index_type = index_type(self.n_features)
+        self._index_type = sparse.index_type(self.n_features)
         unit = self.R
         self._experts: Array = np.array(
             [
@@ -166,7 +157,7 @@ class SparseSgd(FirstOrderCertified):
         """Tell of columns (n,) whether they occurred."""
         return self._columns.find(columns) >= 0
 
-    def n_columns_with(self, indices: Indices) -> int:
+    def n_columns_with(self, indices: sparse.Indices) -> int:
         """Return how many columns will have occurred with these."""
         return self._columns.n_with(indices)
 
@@ -194,8 +185,7 @@ class SparseSgd(FirstOrderCertified):
 
     @property
     def _weights(self) -> Array:
-        weights: Array = self._standing[sparse_sgd.WEIGHTS]
-        return weights
+        return self._standing[sparse_sgd.WEIGHTS]
 
     def _predict(self, x: Context) -> Array:
         row = x if isinstance(x, SparseRow) else sparse_row(x)
@@ -208,14 +198,12 @@ class SparseSgd(FirstOrderCertified):
         return p
 
     def _predict_batch(self, X: Contexts, norms: Array) -> Array:
-        P: Array = self._predict_mixtures(X, self._weights[None])[0]
-        return P
+        return self._predict_mixtures(X, self._weights[None])[0]
 
     def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
         return self._predict_mixtures(X, np.eye(len(self._experts)))
 
-    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:
-        """Return the probabilities (n, T, K) of checked contexts by mixtures (n, E)."""
+    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:  # (n, T, K), by (n, E)
         rows = SparseRows.of(X)
         P = np.empty((len(mixtures), len(rows), self.n_classes))
         keys, places, _, _ = self._columns.table
@@ -355,8 +343,8 @@ class SparseSgd(FirstOrderCertified):
         copied = self._shallow()
         copied._columns = Columns.of(self._columns.columns)
         copied._table = _with_room(self._table[: self._columns.n], copied._columns.room)
-        for part in self.ARRAYS:
-            setattr(copied, f"_{part}", getattr(self, f"_{part}").copy())
+        for name in self.ARRAYS:
+            setattr(copied, f"_{name}", getattr(self, f"_{name}").copy())
         return copied
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -366,8 +354,8 @@ class SparseSgd(FirstOrderCertified):
         larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
         larger._table[:n, :, :K] = self._table[:n, :, :K]
         larger._table[:n, :, -1] = self._table[:n, :, -1]
-        for part in self.ARRAYS:
-            setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
+        for name in self.ARRAYS:
+            setattr(larger, f"_{name}", getattr(self, f"_{name}").copy())
         return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
@@ -376,9 +364,9 @@ class SparseSgd(FirstOrderCertified):
 
     def _restore(self, record: Record) -> None:
         experts = record.part("experts", (None, self._experts.shape[1]))
-        known = {tuple(expert) for expert in self._experts.tolist()}
+        all_experts = {tuple(expert) for expert in self._experts.tolist()}
         first = self._experts[: self._n_kept].tolist()
-        are_known = {tuple(expert) for expert in experts.tolist()} <= known
+        are_known = {tuple(expert) for expert in experts.tolist()} <= all_experts
         if experts[: self._n_kept].tolist() != first or not are_known:
             raise record.error("has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)
@@ -428,7 +416,7 @@ class StackedSgd(SparseSgd):
     of the others that have not retired. The other model never retires. The certificate is that of
     `SparseSgd`, about linear models of all columns.
 
-    `folklearn.Model` makes it where a table has words beside other columns. Time and memory are
+    `folklearn.Model` makes it where a table has words and other columns. Time and memory are
     those of `SparseSgd`, with 20 experts at first, mostly 5 to 8 later.
     """
 
@@ -463,7 +451,6 @@ class StackedSgd(SparseSgd):
 
 
 def _with_room(entries: Array, room: int) -> Array:
-    """Return a table that begins with these entries."""
     table = np.zeros((room, *entries.shape[1:]))
     table[: len(entries)] = entries
     return table

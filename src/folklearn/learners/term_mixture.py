@@ -21,14 +21,14 @@ _OPERATIONS_PER_SQUARE = 3.0  # of the number of columns and terms, for one of t
 
 
 def affordable_terms(n_columns: int, n_classes: int) -> int:
-    """Return how many terms beside the columns the budget of operations for a row allows."""
+    """Return how many terms besides the columns the budget of operations for a row allows."""
     budget = _OPERATIONS + _OPERATIONS_PER_CLASS * n_classes
     size = math.sqrt(budget / (_OPERATIONS_PER_SQUARE * len(GAUSSIANS)))
     return max(0, int(size) - n_columns)
 
 
 class TermMixture(Mixture):
-    r"""A learner of lines beside `SharedGaussian` learners of lines and terms, in one fixed share.
+    r"""A learner of lines with `SharedGaussian` learners of lines and terms, in one fixed share.
 
     A context has the terms first, then the columns. The learner of lines sees the columns, the
     Gaussians, at four ridges and two leaks, everything. So terms that do not help cost little: the
@@ -127,7 +127,7 @@ class TermMixture(Mixture):
         for expert in self._survivors:
             n = len(self._names_of(expert))
             share, within = (1.0, weights[:n]) if n > 1 else (float(weights[0]), None)
-            models += [(share * part, model) for part, model in expert._mixed_models(within)]
+            models += [(share * s, model) for s, model in expert._mixed_models(within)]
             weights = weights[n:]
         return models
 
@@ -156,9 +156,9 @@ class TermMixture(Mixture):
     def _review(self) -> None:
         super()._review()
         self.experts = self._survivors
-        for part in self.ARRAYS:
-            if part != "totals":
-                setattr(self, f"_{part}", getattr(self, f"_{part}")[self._alive])
+        for name in self.ARRAYS:
+            if name != "totals":
+                setattr(self, f"_{name}", getattr(self, f"_{name}")[self._alive])
         self._find_survivors()
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
@@ -177,15 +177,15 @@ class TermMixture(Mixture):
             self._views(x), self._weights[self._alive], strict=True
         ):
             of_expert = slice(start, start := start + len(self._names_of(expert)))
-            found = expert._leading_model(seen, None if weights is None else weights[of_expert])
+            model = expert._leading_model(seen, None if weights is None else weights[of_expert])
             if weights is None:
-                found = found._replace(share=float(share) * found.share)
+                model = model._replace(share=float(share) * model.share)
             if isinstance(expert, SharedGaussian):
-                found = found._replace(name=self.name_of(expert))
+                model = model._replace(name=self.name_of(expert))
             else:
-                found = found._replace(columns=self.n_terms + found.columns)
-            leading.append(found)
-        return max(leading, key=lambda found: found.share)
+                model = model._replace(columns=self.n_terms + model.columns)
+            leading.append(model)
+        return max(leading, key=lambda model: model.share)
 
     def best_gaussian(self) -> SharedGaussian | None:
         """Return the learner of terms with the least loss, of those that do not forget if any."""
@@ -199,8 +199,8 @@ class TermMixture(Mixture):
     def copy_to_predict(self) -> Self:
         copied = self._shallow()
         copied.experts = [expert.copy_to_predict() for expert in self.experts]
-        for part, array in self._parts().items():
-            setattr(copied, f"_{part}", array.copy())
+        for name, array in self._parts().items():
+            setattr(copied, f"_{name}", array.copy())
         copied._find_survivors()
         return copied
 

@@ -295,8 +295,8 @@ class Metrics(Serializable):
     @property
     def auc(self) -> float:
         """The mean of the AUC of the classes, each against all others."""
-        known = [one.auc for one in self.by_class() if not math.isnan(one.auc)]
-        return math.fsum(known) / len(known) if known else math.nan
+        values = [record.auc for record in self.by_class() if not math.isnan(record.auc)]
+        return math.fsum(values) / len(values) if values else math.nan
 
     # Over time.
 
@@ -449,11 +449,10 @@ class Metrics(Serializable):
 
 
 def _rank(others: Array, hits: Array) -> tuple[float, float]:
-    """Return AUC and average precision by weights of rows in bins of a score, the lowest first."""
     n_pairs = float(others.sum() * hits.sum())
     if not n_pairs > 0.0:
         return math.nan, math.nan
     auc = float(hits @ (np.cumsum(others) - 0.5 * others)) / n_pairs
-    own, all_rows = np.cumsum(hits[::-1]), np.cumsum((others + hits)[::-1])
-    precision = np.divide(own, all_rows, out=np.zeros_like(own), where=own > 0.0)
+    above, all_rows = np.cumsum(hits[::-1]), np.cumsum((others + hits)[::-1])
+    precision = np.divide(above, all_rows, out=np.zeros_like(above), where=above > 0.0)
     return auc, float(hits[::-1] @ precision) / float(hits.sum())

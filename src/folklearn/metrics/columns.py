@@ -182,8 +182,7 @@ class ColumnCounts(Serializable):
         return {column.name: surest[column.name][1] for column in columns if column.name in surest}
 
     def _tests(self, column: ColumnPlaces) -> Iterator[_Test]:
-        """Yield the questions about a column, which its places among the first rows decide."""
-        first = [place for place in column.places if place < self._n_first_places]
+        first = [at for at in column.places if at < self._n_first_places]
         if not first or not self.n_rows:
             return
         counts = self._spans[:, first]
@@ -227,7 +226,7 @@ class ColumnCounts(Serializable):
 
         It is their mutual information over the entropy, less what chance explains.
         """
-        places = [place for place in column.places if place < self._by_class.shape[1]]
+        places = [at for at in column.places if at < self._by_class.shape[1]]
         if not len(self._by_class) or not places:
             return math.nan
         places = places if column.categories else places[:1]  # which a number or a date fills

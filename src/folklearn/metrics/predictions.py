@@ -100,8 +100,7 @@ class PredictionBatch(NamedTuple):
     @property
     def losses(self) -> Array:
         """The unweighted log losses (T,), NaN of rows without a label."""
-        losses: Array = -np.log(np.maximum(self.p_label, TINY))
-        return losses
+        return -np.log(np.maximum(self.p_label, TINY))
 
     @property
     def p_class(self) -> Array:

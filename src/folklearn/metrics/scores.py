@@ -50,8 +50,7 @@ def check_rows(P: Array, where: str) -> None:
 def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
     """Return how much of the label lies on the most likely class, (T,): 1 or 0 if hard."""
     predicted = P.argmax(axis=1)
-    mass: Array = soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
-    return mass
+    return soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
 
 
 def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
@@ -136,7 +135,7 @@ class Scores:
     @property
     def loss(self) -> float:
         """The total (weighted) log loss."""
-        return float(self._weighted(self.losses).sum())
+        return float(self._weigh(self.losses).sum())
 
     @cached_property
     def log_loss(self) -> float:
@@ -191,19 +190,19 @@ class Scores:
         """The total loss beyond the comparator's."""
         if self.comparator_losses is None:
             raise InvalidInputError("regret needs a comparator: pass comparator=W")
-        return float(self._weighted(self.losses - self.comparator_losses).sum())
+        return float(self._weigh(self.losses - self.comparator_losses).sum())
 
     @property
     def _labels(self) -> tuple[NDArray[np.int64], Array]:
         return validation.labels(self.y, self.n_rounds, self.P.shape[1])
 
-    def _weighted(self, values: Array) -> Array:
+    def _weigh(self, values: Array) -> Array:
         # A round of weight 0 does not count, even if its loss is infinite.
         return self.weight * np.where(self.weight > 0.0, values, 0.0)
 
     def _average(self, values: Array) -> float:
         _check_weight(self.weight)
-        return float(self._weighted(values).sum()) / float(self.weight.sum())
+        return float(self._weigh(values).sum()) / float(self.weight.sum())
 
 
 def score(
@@ -244,14 +243,9 @@ def score(
     else:
         is_clipped = P[np.arange(len(P)), labels] < clip
     return Scores(
-        P=P,
-        y=soft if len(soft) else labels,
-        weight=weights,
-        losses=log_losses(P, labels, soft, clip),
-        clip=float(clip),
-        n_clipped=int(is_clipped.sum()),
-        comparator_losses=comparator_losses,
-    )
+        P, soft if len(soft) else labels, weights, log_losses(P, labels, soft, clip), float(clip),
+        int(is_clipped.sum()), comparator_losses,
+    )  # fmt: skip
 
 
 def progressive(

@@ -165,7 +165,7 @@ class SparseInput:
 
 @dataclass(frozen=True)
 class MixedInput(SparseInput):
-    """Raw rows with words beside other columns: all of them sparse, and the others dense too.
+    """Raw rows with words and other columns: all of them sparse, and the others dense too.
 
     dense : (T, d) numbers, as of a table without the words.
     words : the slots (n,) of what is sparse alone, ascending.
@@ -188,7 +188,6 @@ class MixedInput(SparseInput):
 
     @classmethod
     def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
-        """Return the rows of several one after the other, with the places that all of them have."""
         mixed = [batch for batch in batches if isinstance(batch, MixedInput)]
         n_places = min(batch.dense.shape[1] for batch in mixed)
         dense = np.concatenate([batch.dense[:, :n_places] for batch in mixed])
@@ -196,7 +195,6 @@ class MixedInput(SparseInput):
         return cls.of(SparseInput.concat([batch.sparse for batch in mixed]), dense, words)
 
     def of_slots(self, n_slots: int, n_places: int | None = None) -> "MixedInput":
-        """Return the rows without later columns of the data, and without later dense places."""
         words = tuple(slot for slot in self.words if slot <= n_slots)
         return self.of(self.sparse.of_slots(n_slots), self.dense[:, :n_places], words)
 
@@ -249,9 +247,9 @@ class RawBatch(NamedTuple):
         if isinstance(X, SparseInput):
             X = X.of_slots(n_features)
         elif X.shape[1] != n_features:
-            known, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
+            values, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
             X[:, np.flatnonzero(~np.asarray(numeric[:n_features], bool))] = 0.0
-            X[:, : known.shape[1]] = known
+            X[:, : values.shape[1]] = values
         width = n_classes if P.shape[1] else 0
         return RawBatch(X, _set_width(Y, n_classes), weights, _set_width(P, width))
 
@@ -340,7 +338,7 @@ class BatchBuffer:
     @property
     def n_bytes(self) -> int:
         self._collect_rows()
-        return sum(part.nbytes for batch in self._batches for part in batch)
+        return sum(array.nbytes for batch in self._batches for array in batch)
 
 
 def _set_width(table: Array, width: int) -> Array:
@@ -456,7 +454,6 @@ class RowBuffer(Serializable):
         return n_bytes
 
     def to_record(self) -> Record:
-        """Return everything as a record: of text the codes, and the values by name."""
         table, labels = self.rows()
         record = Record("RowBuffer", {"columns": [], "most": self._most}, {"labels": labels})
         for i, (name, column) in enumerate(table.columns.items()):

@@ -1,6 +1,7 @@
 """Rows of one source: their roles, labels, weights and ids, and a model that goes over them."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,21 +15,10 @@ from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, check_size, select_backend
 from folklearn.metrics.predictions import PredictionBatch
+from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
 from folklearn.model.labels import Costs
-from folklearn.model.roles import (
-    CATEGORY,
-    ID,
-    IGNORED,
-    LEARNED,
-    MANY_NUMBERS,
-    TARGET,
-    WEIGHT,
-    WORDS,
-    infer_roles,
-    kind_of,
-    of_rows,
-)
+from folklearn.model.roles import CATEGORY, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS, kind_of
 from folklearn.progress import report_progress
 from folklearn.readers.convert import Kind, format_missing, format_role, is_gap, parse_number
 from folklearn.readers.open import open_reader, warn_of_unreadable
@@ -65,7 +55,7 @@ class LabelledTable:
     weights: Array
     ids: dict[str, list[Any]]
 
-    def labelled(self) -> tuple[Table, Any, Array]:
+    def take_labelled(self) -> tuple[Table, Any, Array]:
         """Return the rows that have a label: their table, labels and weights."""
         if self.has_label.all():
             return self.table, self.labels, self.weights
@@ -95,7 +85,7 @@ class ModelDataset:
 
     Parameters
     ----------
-    model : learns or predicts the rows; its roles hold, and it is told of columns and classes.
+    model : learns or predicts the rows; its roles hold, and it gets columns and classes.
     source : whatever `open_reader` takes.
     target, weight : columns of labels and weights; None for those of the model, or of the format.
     known_only : leave out columns that have no role.
@@ -185,11 +175,11 @@ class ModelDataset:
         if reader.format == "vw":
             roles.setdefault("tag", ID)
         if not (reader.has_fixed_roles and self.known_only):
-            roles = {**infer_roles(reader.head(), skip=roles), **roles}
+            roles = {**known_roles.infer_roles(reader.head(), skip=roles), **roles}
         lacking = [
             name
             for name, role in (roles if reader.has_fixed_roles else asked).items()
-            if names and name not in (reader.known if role == IGNORED else names)
+            if names and name not in (reader.all_names if role == IGNORED else names)
         ]
         if lacking and not reader.has_fixed_roles:
             raise reader.missing_column_error(lacking[0], ", which was given a role")
@@ -222,11 +212,7 @@ class ModelDataset:
                     rows, weights = self._check_weights(rows)
                 columns = {name: rows.columns[name] for name in rows.columns if name != self.weight}
                 labels: Any = columns.pop(self.target or "", np.full(len(rows), None))
-                texts = {
-                    name: as_text_column(columns.pop(name)).to_list()
-                    for name in ids
-                    if name in columns
-                }
+                texts = {n: as_text_column(columns.pop(n)).to_list() for n in ids if n in columns}
                 has_label = ~is_missing(labels)
                 learned = Table(columns, rows.lines, rows.features)
                 yield LabelledTable(learned, labels[has_label], has_label, weights, texts)
@@ -346,7 +332,7 @@ class ModelDataset:
                 "order of time"
             )
         labels = list(map(str, counts.labels))
-        if len(labels) > max(MANY_NUMBERS, counts.n_rows // 20) and all(
+        if len(labels) > max(known_roles.MANY_NUMBERS, counts.n_rows // 20) and all(
             parse_number(label) is not None for label in labels
         ):
             problem = (
@@ -422,7 +408,7 @@ class ModelDataset:
         encoder = self.model.encoder
         if encoder is None:
             return
-        indices = [int(part) for source, part in encoder.keys if source == FEATURES and part]
+        indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
         recent = self.model.recent.rows()[0].features
         if encoder.sparse and isinstance(recent, SparseRows):
             indices = np.unique(recent.compact().indices).tolist()
@@ -458,7 +444,7 @@ def make_encoder(
 def declare_table(model: "Model", table: Table, n_classes: int) -> None:
     """Let a table of rows like those to come decide roles, and give its categories places."""
     table = MissingValues(model.missing).mask(table)
-    roles, features = of_rows(table, model.asked_roles), table.features
+    roles, features = known_roles.of_rows(table, model.asked_roles), table.features
     model.encoder = encoder = make_encoder(model, roles, features, n_classes)
     if not encoder.sparse and features is None:
         for rows in slice_rows(table):
@@ -470,12 +456,12 @@ class UnlearnedValues:
     """Counts, by column, the rows whose category a model never learned.
 
     Such a value speaks for no class, as if it were missing. Of a column with more than a hundred
-    categories those that share places cannot be told apart, and are not counted.
+    categories those that share places are not distinguished, and are not counted.
     """
 
     def __init__(self, model: "Model") -> None:
         self._model = model
-        self._n_rows: dict[str, int] = {}
+        self._n_rows = Counter[str]()
         self._values: dict[str, dict[str, None]] = {}  # the first ones
 
     def count(self, table: Table) -> None:
@@ -490,9 +476,7 @@ class UnlearnedValues:
                 values = [texts.values[code] for code in codes.tolist()]
                 is_new = ~self._are_learned(name, values)
                 if is_new.any():
-                    self._n_rows[name] = self._n_rows.get(name, 0) + int(
-                        counts[codes[is_new]].sum()
-                    )
+                    self._n_rows[name] += int(counts[codes[is_new]].sum())
                     new = [values[i] for i in np.flatnonzero(is_new)[:_MAX_VALUES_SHOWN].tolist()]
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
 
@@ -509,7 +493,7 @@ class UnlearnedValues:
         sentences = [
             f"{count_of(n_rows, 'row')} {'has' if n_rows == 1 else 'have'} a value of {name!r} "
             f"that was never learned ({join_names([*self._values[name]][:_MAX_VALUES_SHOWN])})"
-            for name, n_rows in sorted(self._n_rows.items(), key=lambda item: -item[1])
+            for name, n_rows in self._n_rows.most_common()
         ]
         if sentences:
             warn_of_data(f"{'; '.join(sentences)}: such values count as missing")

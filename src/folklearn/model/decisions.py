@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 class DecisionModel(Serializable):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
-    Use it where you act on a row and are told only what came of it: an offer, a headline, a route.
+    Use it where you act on a row and learn only what came of it: an offer, a headline, a route.
     Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
     and values may be missing. Actions have names. Rewards may come later, in any order, by the id
     of the decision. For arrays there are the agents of `folklearn.bandits`.
@@ -226,12 +226,12 @@ class DecisionModel(Serializable):
         """
         for id in [*self._pending]:
             self.expire(id)
-        self.regressions = {key: one.without_rows() for key, one in self.regressions.items()}
+        self.regressions = {key: each.without_rows() for key, each in self.regressions.items()}
 
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:
-        """Learn what an action, which may have features, brought that somebody else chose.
+        """Learn what an action brought that another policy chose; it may have features.
 
         For starting with a log instead of from nothing. How likely the action was need not be
         known.
@@ -289,7 +289,7 @@ class DecisionModel(Serializable):
         """About how much memory the regressions, the encoder and what waits take."""
         parts = (self.encoder, *self.regressions.values())
         n_waiting = len(self._pending) * self.n_bytes_of_decision
-        return sum(part.n_bytes for part in parts if part is not None) + n_waiting
+        return sum(sized.n_bytes for sized in parts if sized is not None) + n_waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
@@ -384,18 +384,18 @@ class DecisionModel(Serializable):
     def _encode(self, rows: Sequence[Row], *, admit: bool = False) -> Any:
         """Return rows as numbers (T, d), or sparse; `admit` opens places for what is new."""
         encoder = self.encoder
-        known = [] if encoder is None else [encoder.encode_row(row) for row in rows]
-        dense = [x for x in known if x is not None]
+        encoded = [] if encoder is None else [encoder.encode_row(row) for row in rows]
+        dense = [x for x in encoded if x is not None]
         if len(dense) == len(rows):
             for x in dense:
                 OnlineScaler.check_usable(x)
             return np.array(dense)
         table = table_from_records(rows, range(1, len(rows) + 1))
         if encoder is None:
-            found = known_roles.of_first_values(table)
+            inferred = known_roles.of_first_values(table)
             if isinstance(rows[0].get(ACTION), str):  # a name, whatever it looks like
-                found[ACTION] = known_roles.CATEGORY
-            roles = {**found, **self.asked_roles}
+                inferred[ACTION] = known_roles.CATEGORY
+            roles = {**inferred, **self.asked_roles}
             is_wide = known_roles.WORDS in roles.values()
             encoder = TableEncoder(roles, self.crosses, sparse=is_wide)
         batch = encoder.encode(table)
@@ -408,7 +408,6 @@ class DecisionModel(Serializable):
         return batch.X
 
     def _expect_losses(self, names: Iterable[Name], X: Any) -> Array:
-        """Return 1 minus the share of the reward that is expected of each action, (K,)."""
         losses = []
         for i, name in enumerate(names):
             pipeline = self.regressions.get(None if self.has_features else name)
@@ -481,7 +480,6 @@ class DecisionModel(Serializable):
         return pending
 
     def _share_of(self, reward: Any, name: str = "reward") -> float:
-        """Return a reward as its share of the range, from 0 to 1."""
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
         if not isinstance(reward, bool | int | float | np.bool_ | np.number):
@@ -512,8 +510,8 @@ class DecisionModel(Serializable):
         config["losses"] = [*self._losses.items()]
         serialization.put_inside(record, "regressions", [*self.regressions.values()])
         config["pending"] = [
-            [decision.id, decision.action, decision.propensity, decision.x, *known]
-            for decision, *known in waiting
+            [decision.id, decision.action, decision.propensity, decision.x, *facts]
+            for decision, *facts in waiting
         ]
         return record
 

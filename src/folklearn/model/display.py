@@ -228,7 +228,7 @@ def run_card(run: "Run") -> str:
         ("average log loss", run.loss),
         ("hold-out log loss", run.holdout_loss),
         ("error", run.error),
-        *((str(label), one.in_words(run.n_rows)) for label, one in run.rare.items()),
+        *((str(label), record.in_words(run.n_rows)) for label, record in run.rare.items()),
         *_certificate_rows(run.certificate)[1:2],
     ]
     return render_card(f"Run over {run.name}", rows, draw_run(run) if run.windows else None)

@@ -15,16 +15,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import MixedInput, SparseInput
-from folklearn.model.roles import (
-    CATEGORY,
-    DATES,
-    LEARNED,
-    NUMBER,
-    PAIR_MARK,
-    WORDS,
-    EncodedColumn,
-    place_of,
-)
+from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
 from folklearn.scaler import SPACE
@@ -74,8 +65,8 @@ class TableEncoder(Serializable):
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`); columns beside words are given both ways (`MixedInput`), dense
-    by the encoder `dense`, which is None where there are none. Ids, weights and targets have no
+    wide to be dense (`SparseInput`); columns next to words come both ways (`MixedInput`), dense by
+    the encoder `dense`, which is None where there are none. Ids, weights and targets have no
     place.
 
     Parameters
@@ -100,9 +91,9 @@ class TableEncoder(Serializable):
         self.missing = self.gaps.asked
         self.sparse = bool(sparse) or WORDS in (roles or {}).values()
         self.crosses = as_pairs(crosses)
-        beside = {name: role for name, role in (roles or {}).items() if role != WORDS}
-        is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(beside.values())
-        self.dense = TableEncoder(beside, self.crosses, missing=missing) if is_mixed else None
+        others = {name: role for name, role in (roles or {}).items() if role != WORDS}
+        is_mixed = self.sparse and not sparse and not set(LEARNED).isdisjoint(others.values())
+        self.dense = TableEncoder(others, self.crosses, missing=missing) if is_mixed else None
         self.roles: dict[str, str] = {}
         self.feature_names: dict[str, str] = {}  # of features that have a number
         self.keys: list[Key] = []
@@ -208,19 +199,19 @@ class TableEncoder(Serializable):
                     places.find((source, part))
         for index in features:
             places.find((FEATURES, str(index)))
-        self.admit(places.ordered()[0])
+        self.admit(places.order_keys()[0])
 
     def find_category(self, column: str, value: Any) -> int | None:
         """Return the place of a category that is known by name, or of a cross with it; else None.
 
-        Beside words it is that of the other columns (`dense`): what is sparse has no names.
+        In a model with words it is that of the other columns (`dense`): words have no names.
         """
         if self.dense is not None:
             return self.dense.find_category(column, value)
         part = format_cell(value)
         if part is None or self.roles.get(column) != CATEGORY:
             return None
-        return next((self.places[key] for key in self._named(column, part)), None)
+        return next((self.places[key] for key in self._find_keys(column, part)), None)
 
     def forget_categories(self, places: Iterable[int]) -> None:
         """Forget the names of categories and of their crosses; their places stay, without names."""
@@ -232,21 +223,22 @@ class TableEncoder(Serializable):
             if part[:1] in ("", "#") or not (source in crosses or self.roles[source] == CATEGORY):
                 raise InvalidInputError(f"no category has the position {place!r}: `find_category`")
         for place in places:
-            for key in [self.keys[place], *self._named(*self.keys[place])]:
+            for key in [self.keys[place], *self._find_keys(*self.keys[place])]:
                 if (at := self.places.pop(key, None)) is not None:
                     self.keys[at] = key[0], f"{_FORGOTTEN}{at}"
                     self.places[self.keys[at]] = at
                     self.n_letters += len(self.keys[at][1]) - len(key[1])
         return None
 
-    def _named(self, column: str, part: str) -> list[Key]:
+    def _find_keys(self, column: str, part: str) -> list[Key]:
         """Return the keys that name a category of a column: its own, then those of crosses."""
-        begins, ends = f"{part}{PAIR_MARK}", f"{PAIR_MARK}{part}"
+        mark = known_roles.PAIR_MARK
+        begins, ends = f"{part}{mark}", f"{mark}{part}"
         keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
         for a, b in self.crosses:
             for source, name in self.keys:
-                is_named = (column == a and f"{name}{PAIR_MARK}".startswith(begins)) or (
-                    column == b and f"{PAIR_MARK}{name}".endswith(ends)
+                is_named = (column == a and f"{name}{mark}".startswith(begins)) or (
+                    column == b and f"{mark}{name}".endswith(ends)
                 )
                 if source == f"{a}:{b}" and name[:1] != "#" and is_named:
                     keys.append((source, name))
@@ -387,9 +379,9 @@ class TableEncoder(Serializable):
         finder, dense = _PlaceFinder(self), None
         X = self._fill_sparse(finder, columns, table)
         if self.dense is not None:
-            beside = {name: role for name, role in new_roles.items() if role != WORDS}
             others = {name: column for name, column in columns.items() if column.words is None}
-            dense = self.dense._encode_dense(others, None, len(table), beside)
+            late_roles = {name: role for name, role in new_roles.items() if role != WORDS}
+            dense = self.dense._encode_dense(others, None, len(table), late_roles)
             keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
             words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
             X = MixedInput.of(X, dense.X, tuple(words))
@@ -403,7 +395,6 @@ class TableEncoder(Serializable):
         n_rows: int,
         new_roles: dict[str, str],
     ) -> EncodedBatch:
-        """Return columns, and the features of a matrix, side by side."""
         finder = _PlaceFinder(self)
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():
@@ -443,7 +434,7 @@ class TableEncoder(Serializable):
             X[rows, places] = values
         if not finder.new:
             return EncodedBatch(X, (), new_roles, len(self.keys))
-        keys, order, n_first = finder.ordered()
+        keys, order, n_first = finder.order_keys()
         X = X if order is None else np.ascontiguousarray(X[:, order])
         return EncodedBatch(X, keys, new_roles, n_first)
 
@@ -474,7 +465,7 @@ class TableEncoder(Serializable):
         numbers: dict[Key, Array] = {}
         for source, column in columns.items():
             if column.numbers is None:
-                parts[1 + finder.find((source, ""))] = column.hashed()
+                parts[1 + finder.find((source, ""))] = column.hash_parts()
                 continue
             for part, values in zip(column.parts, column.numbers, strict=True):
                 if finder.find_number((source, part), values) is not None:
@@ -591,7 +582,7 @@ class _PlaceFinder:
             self._n_own[source] = n_own + 1
         return self.find(key, row)
 
-    def ordered(self) -> tuple[list[Key], Any, int]:
+    def order_keys(self) -> tuple[list[Key], Any, int]:
         """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
         n, rows = len(self._known), [row for _, row in self.new.values()]
         keys = sorted(self.new, key=lambda key: self.new[key][1])

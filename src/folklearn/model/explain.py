@@ -107,12 +107,12 @@ def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation
     names, W = _find_weights(pipeline, encoder, table)
     W = W - W.mean(axis=1, keepdims=True)
     rises = _measure_importance(model, table, labels, seed) if importance else {}
-    found: tuple[Any, ...] = ()
+    shapes: tuple[Any, ...] = ()
     if pipeline.dense is not None and encoder.dense is not None:
-        found = find_shapes(pipeline.dense, encoder.dense, table, rises)
+        shapes = find_shapes(pipeline.dense, encoder.dense, table, rises)
     elif not pipeline.sparse:
-        found = find_shapes(pipeline, encoder, table, rises)
-    return Explanation(tuple(names), model.labels, W, rises, len(labels), *found)
+        shapes = find_shapes(pipeline, encoder, table, rises)
+    return Explanation(tuple(names), model.labels, W, rises, len(labels), *shapes)
 
 
 def _find_weights(
@@ -150,7 +150,7 @@ def _find_sparse_weights(
                 names |= {first + place_of(text): f"{source} = {text}" for text in texts}
             else:
                 words = find_words(texts).items()
-                names |= {first + place: f"{source}: {word}" for place, word in words}
+                names |= {first + at: f"{source}: {word}" for at, word in words}
         else:
             names[first] = f"{source}: {value}" if value else source
     columns, weights = pipeline.column_weights()
@@ -171,7 +171,6 @@ def find_words(texts: Iterable[str]) -> dict[int, str]:
 
 
 def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) -> dict[str, float]:
-    """Return by how much the loss rises if a column is shuffled, for every column learned from."""
     rng, encoder = np.random.default_rng(seed), model.encoder
     assert encoder is not None
     has_label = labels >= 0

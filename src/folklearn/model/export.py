@@ -17,20 +17,10 @@ from folklearn.kernels import scaling
 from folklearn.kernels import terms as kinds
 from folklearn.kernels.simplex import helmert
 from folklearn.learners.folklore import SecondOrderLearner
+from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES, TableEncoder, shared_part
 from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.roles import (
-    CATEGORY,
-    CYCLES,
-    DATE_PARTS,
-    DATES,
-    DAY_SECONDS,
-    FIRST_WEEKDAY,
-    NUMBER,
-    PAIR_MARK,
-    WORDS,
-    YEAR_SECONDS,
-)
+from folklearn.model.roles import CATEGORY, DATE_PARTS, DATES, DAY_SECONDS, NUMBER, WORDS
 from folklearn.model.terms import TermScaler, TermSet
 from folklearn.readers.convert import format_role
 from folklearn.scaler import OnlineScaler
@@ -115,8 +105,7 @@ class _Graph:
             ir_version=_IR_VERSION, producer_name="folklearn", producer_version=__version__,
         )  # fmt: skip
         self._onnx.checker.check_model(model)
-        content: bytes = model.SerializeToString(deterministic=True)
-        return content
+        return model.SerializeToString(deterministic=True)
 
 
 def make_onnx(
@@ -129,7 +118,7 @@ def make_onnx(
     _check_exportable(encoder, categories or {})
     graph = _Graph()
     X = _add_columns(graph, encoder, categories or {})
-    are_cycles = np.array([part in CYCLES for _, part in encoder.keys])
+    are_cycles = np.array([part in known_roles.CYCLES for _, part in encoder.keys])
     Z = _add_contexts(graph, X, pipeline, _SINE_ERROR * are_cycles)
     P = _add_mixture(graph, Z, _list_models(pipeline), pipeline.n_classes)
     labels: list[Any] = list(model.labels)
@@ -207,7 +196,7 @@ def _add_columns(
 
 
 def _add_gaps(graph: _Graph, X: str, encoder: TableEncoder) -> str:
-    """Make missing what the model was told stands for a missing value."""
+    """Make missing what stands for a missing value in the model."""
     for value in sorted(value for value in encoder.gaps.values if isinstance(value, float)):
         X = graph.add("Where", graph.add("Equal", X, value), np.nan, X)
     return X
@@ -218,14 +207,14 @@ def _add_indicators(
 ) -> str:
     """Return a column for each part, 1 where it is the category; an unknown one has none.
 
-    Of two texts the category is the pair; beside a number 1 becomes the number.
+    Of two texts the category is the pair; next to a number 1 becomes the number.
     """
     places = {part: place for place, part in enumerate(parts)}
     shares = ((category, places.get(shared_part(category))) for category in further)
     codes = {category: place for category, place in shares if place is not None} | places
     text = texts[0]
     for other in texts[1:]:
-        before = graph.add("StringConcat", text, np.array(PAIR_MARK, object))
+        before = graph.add("StringConcat", text, np.array(known_roles.PAIR_MARK, object))
         text = graph.add("StringConcat", before, other)
     code = graph.add(
         "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=[*codes],
@@ -241,13 +230,13 @@ def _add_indicators(
 def _add_date(graph: _Graph, seconds: str, parts: list[str]) -> str:
     """Return the parts of dates (rows, 1), given in seconds since 1970, as `encode_column`."""
     cycles = []
-    for period in (DAY_SECONDS, YEAR_SECONDS):
+    for period in (DAY_SECONDS, known_roles.YEAR_SECONDS):
         turns = graph.add("Floor", graph.add("Div", seconds, period))
         phase = graph.add("Sub", seconds, graph.add("Mul", turns, period))
         angle = graph.add("Mul", phase, 2.0 * np.pi / period)
         cycles += [graph.add("Sin", angle), _add_cosine(graph, angle)]
     day = graph.add("Floor", graph.add("Div", seconds, DAY_SECONDS))
-    shifted = graph.add("Add", day, float(FIRST_WEEKDAY))
+    shifted = graph.add("Add", day, float(known_roles.FIRST_WEEKDAY))
     weeks = graph.add("Floor", graph.add("Div", shifted, 7.0))
     weekday = graph.add("Sub", shifted, graph.add("Mul", weeks, 7.0))
     is_day = graph.to_numbers(graph.add("Equal", weekday, np.arange(7.0)))

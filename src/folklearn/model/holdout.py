@@ -117,7 +117,6 @@ class HoldoutWeights(Serializable):
             self.add_scores(scores)
 
     def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
-        """Return the losses of the experts, None if no row counts."""
         batch = _cut(batch, scaler, learner.n_classes)
         if not len(batch.weights):
             return None

@@ -91,14 +91,14 @@ class LabelEncoder:
         """
         new: Any = []
         if isinstance(y, TextColumn):  # as a file holds labels; one that is text comes first
-            known = {str(label): k for label, k in self.numbers.items()} | self.numbers
+            by_text = {str(label): k for label, k in self.numbers.items()} | self.numbers
             by_code = np.full(len(y.values) + 1, -1)
             for code in distinct_codes(y.codes)[0]:
                 text = y.values[code]
-                if text not in known:
-                    known[text] = len(self.kept) + len(new)
+                if text not in by_text:
+                    by_text[text] = len(self.kept) + len(new)
                     new.append(text)
-                by_code[code] = known[text]
+                by_code[code] = by_text[text]
             numbers = by_code[y.codes]
         elif isinstance(y, np.ndarray) and y.ndim == 2:
             numbers, expected = y, (len(y) if weights is None else len(weights), len(self.kept))
@@ -142,7 +142,6 @@ class LabelEncoder:
 
     @property
     def _inverse_class_weight(self) -> Array:
-        """One over the weight of every class; 0 of a class that has none."""
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
         factors = np.array([float(weights.get(label, 1.0)) for label in self.kept])
         return np.divide(1.0, factors, out=np.zeros_like(factors), where=factors > 0.0)
@@ -160,10 +159,9 @@ class LabelEncoder:
         """
         if costs is None:
             return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
-        decided: Labels = (
+        return (
             (P * self._inverse_class_weight) @ self.cost_matrix(costs, may_come=may_come)
         ).argmin(axis=1)
-        return decided
 
     def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
         """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""
@@ -186,10 +184,10 @@ class LabelEncoder:
             if not unknown:
                 pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
             elif not may_come:
-                known = join_names(list(map(str, self.kept)))
+                classes = join_names(list(map(str, self.kept)))
                 raise InvalidInputError(
                     f"costs name the class {unknown[0]!r}, which the model does not know; its "
-                    f"classes are: {known}"
+                    f"classes are: {classes}"
                 )
         for pair, cost in pairs.items():  # more special than the cost of a class
             C[pair] = cost
@@ -198,8 +196,8 @@ class LabelEncoder:
     def find_known(self, y: Any) -> Any:
         """Return the class numbers (T,) of labels, -1 for one that is not known."""
         if isinstance(y, TextColumn):
-            known = {str(label): k for label, k in self.numbers.items()} | self.numbers
-            return np.array([*(known.get(value, -1) for value in y.values), -1])[y.codes]
+            by_text = {str(label): k for label, k in self.numbers.items()} | self.numbers
+            return np.array([*(by_text.get(value, -1) for value in y.values), -1])[y.codes]
         return np.array([self.numbers.get(label, -1) for label in y])
 
     def _read_soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
@@ -266,13 +264,13 @@ def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, 
     """Return checked labels (T,) and soft ones (T, K); a new class has the next number."""
     if np.ndim(y) != 2:
         labels, soft = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
-        known = np.maximum.accumulate(np.concatenate([[n_classes], labels + 1]))
-        gaps = np.flatnonzero(labels > known[:-1])
+        n_known = np.maximum.accumulate(np.concatenate([[n_classes], labels + 1]))
+        gaps = np.flatnonzero(labels > n_known[:-1])
         if gaps.size:
             row = gaps[0]
             raise InvalidInputError(
-                f"y[{row}] is {labels[row]}, but only {known[row]} classes were known then: a new "
-                f"class has the next number, {known[row]}"
+                f"y[{row}] is {labels[row]}, but only {n_known[row]} classes were known then: a "
+                f"new class has the next number, {n_known[row]}"
             )
         return labels, soft
     width = max(n_classes, np.shape(y)[1])

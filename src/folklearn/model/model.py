@@ -62,11 +62,11 @@ class Model(TableClassifier):
     class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
-    terms : curves, products and waves of the columns beside the columns themselves, in one
+    terms : curves, products and waves of the columns next to the columns themselves, in one
         mixture (`TermMixture`): "auto", the default, as many as a budget of operations for a row
         allows, with the learner "auto"; "none" for a linear model; "all" without a budget. They are
         chosen after 64 rows and again after 256. Words, and rows without `scale`, have none;
-        columns beside words do.
+        columns next to words do.
     missing : texts and numbers, such as ``("unknown", -999)``, that stand for a missing value in
         every column. None, NaN and empty texts always do; in columns of numbers and dates so do NA,
         N/A, n.a., #N/A, NaN, null, None, "?" and "-".
@@ -267,22 +267,20 @@ class Model(TableClassifier):
                 if new and pipeline.n_classes > len(self.label_encoder):
                     self.label_encoder.admit(new[: pipeline.n_classes - len(self.label_encoder)])
                     self.is_open = True
-        known = pipeline.n_known
+        n_known = pipeline.n_known
         if not was_open:  # until a class comes that was not declared
-            is_old = np.diff(known, append=pipeline.n_classes) == 0
+            is_old = np.diff(n_known, append=pipeline.n_classes) == 0
             u[np.logical_and.accumulate(is_old)] = 0.0
         if asked is not None:
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
-            u, known = np.array([asked.unseen]), np.array([len(asked.p)])
-        values = batch.X
-        if pipeline.sparse:
-            values = batch.X.values_by_place(len(encoder.absent))
+            u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
+        values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
         row_weights = weights
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)
         predicted = PredictionBatch.of(
-            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X,
-            row_weights,
+            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent,
+            batch.X, row_weights,
         )  # fmt: skip
         self.metrics.add(predicted)
         if self.sets.coverage:
@@ -369,7 +367,7 @@ class Model(TableClassifier):
         dataset = ModelDataset(self, source, target, weight=weight, shuffle=seed, **options)
         tables, encoded = [], EncodedRows(exact)
         for rows, result in dataset.steps(progress=progress):
-            tables.append(rows.labelled())
+            tables.append(rows.take_labelled())
             encoded.add(self, result)
         if self.learner_name == "auto" and passes != 1:
             refit_tables(self, tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
@@ -575,10 +573,7 @@ class Model(TableClassifier):
         return copied
 
     def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        categories: Mapping[str, Iterable[str]] | None = None,
+        self, path: str | os.PathLike[str], *, categories: Mapping[str, Iterable[str]] | None = None
     ) -> None:
         """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
 

@@ -62,7 +62,7 @@ class OnlinePipeline(Serializable):
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        beside them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
+        next to them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
     windows : of `StreamEvidence`.
     terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
@@ -163,7 +163,7 @@ class OnlinePipeline(Serializable):
 
     @property
     def dense(self) -> "OnlinePipeline | None":
-        """What learns the columns beside words, None where there are none."""
+        """What learns the columns other than words, None where there are none."""
         return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
 
     @property
@@ -197,11 +197,10 @@ class OnlinePipeline(Serializable):
             return self.learner._predict_rows(Z, norms)
         P = self.learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
-        mixed: Array = np.tensordot(weights, P, 1)
-        return mixed
+        return np.tensordot(weights, P, 1)
 
     def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
-        """Return raw rows as the learner takes them; `by_holdout` is about columns beside words."""
+        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
         X = self._check_rows(X, self.n_features)
         Z: Any = self.scaler.scale_rows(X, learn=False)
         if not isinstance(self.scaler, MixedScaler):
@@ -250,8 +249,7 @@ class OnlinePipeline(Serializable):
         assert isinstance(scaler, OnlineScaler)
         z = scaler.scale_row(x, False)
         if learner is None or self.batch_fit is not None:
-            fitted: Array = self._predict_scaled(z[None])[0]
-            return fitted
+            return self._predict_scaled(z[None])[0]
         p = learner._predict(z)
         self._predicted = x, p
         return p
@@ -368,17 +366,13 @@ class OnlinePipeline(Serializable):
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if nobody learns them.
+        """Choose terms by the rows that wait in the evidence, or drop them if nothing learns them.
 
         If rows do not do for a choice there is another one later.
         """
         first, second, last = _OPENING_ROUNDS
-        n, numeric, learner, scaler = (
-            self.n_rounds,
-            self.evidence.numeric,
-            self.learner,
-            self.scaler,
-        )
+        n, numeric = self.n_rounds, self.evidence.numeric
+        learner, scaler = self.learner, self.scaler
         assert isinstance(scaler, OnlineScaler)
         rows = self.evidence.rows.batch(numeric)
         is_rare = n == last and rows is not None and has_rare_values(rows.X)
@@ -472,8 +466,8 @@ class OnlinePipeline(Serializable):
         n_needed = labels + 1  # classes that must be known after each row
         if len(soft):
             n_needed = soft.shape[1] - np.argmax(soft[:, ::-1] > 0.0, axis=1)
-        known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
-        n_classes = int(known.max(initial=self.n_classes))
+        n_known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
+        n_classes = int(n_known.max(initial=self.n_classes))
         if n_classes > self.n_classes:
             self._check_growing()
         self._n_classes_ahead = n_classes
@@ -487,7 +481,7 @@ class OnlinePipeline(Serializable):
             self.grow(n_features=n_features, n_numbers=n_numbers, **late)
         P, u = np.zeros((T, n_classes)), np.empty(T)
         self.holdout_losses = np.empty(T)
-        self.n_known = np.concatenate([[self.n_classes], known[:-1]])[:T]
+        self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
         holdout, evidence, scores, stripe_end, start = self.holdout, self.evidence, None, 0, 0
         while start < T:
             if scores is None and self.n_rounds >= holdout.next_round:
@@ -500,7 +494,7 @@ class OnlinePipeline(Serializable):
             stop = min(start + n_ahead, start + evidence.chunk_rows - evidence.rows.n_rows, T)
             if self._next_opening:
                 stop = min(stop, start + self._next_opening - self.n_rounds)
-            is_new = known[start:stop] > self.n_classes
+            is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
             chunk = slice(start, stop)
@@ -514,7 +508,7 @@ class OnlinePipeline(Serializable):
                 if self.learner is not None:
                     seen = Z if self.dense is None else self.scale(X[chunk])
                     P[start, : self.n_classes] = self.learner._predict_rows(seen, rows.norms)[0]
-                self.grow(n_classes=int(known[start]))
+                self.grow(n_classes=int(n_known[start]))
                 self.n_new += 1
             self.n_rounds += stop - start
             predicted: Any = 1.0
@@ -567,7 +561,7 @@ class OnlinePipeline(Serializable):
     def n_bytes(self) -> int:
         """About how much memory the learner and the rows that are kept take."""
         parts = self.learner, self.evidence, self.holdout, self.dense
-        return sum(part.n_bytes for part in parts if part is not None)
+        return sum(sized.n_bytes for sized in parts if sized is not None)
 
     def certificate(self, loss: float, columns: str = "standardised by {by}") -> Certificate | None:
         """Return what is proven about a total loss; see `StreamEvidence.certificate`."""

@@ -287,7 +287,7 @@ class EncodedRows:
         self._rows.add(batch)
         if self._exact is None:
             n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
-            self._n_bytes += sum(part.nbytes for part in batch)
+            self._n_bytes += sum(array.nbytes for array in batch)
             n_weights = len(model.label_encoder) * n_columns
             if n_weights > _MAX_WEIGHTS or self._n_bytes > self._max_bytes:
                 self._exact, self._rows = False, BatchBuffer()

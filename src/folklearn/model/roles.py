@@ -11,15 +11,10 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.readers import convert
 from folklearn.readers.convert import (
     DATE_KINDS,
-    MAX_ABS_VALUE,
-    TOLD_GAPS,
-    TRUTH_VALUES,
     Kind,
-    add_remedy,
-    find_unit,
-    format_missing,
     format_role,
     is_gap,
     parse_amount,
@@ -54,7 +49,7 @@ PAIR_MARK = " & "  # between the categories of a cross
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised, and texts that are a category
-_FEW_TEXTS, _OFTEN = 30, 10  # different sentences, each in so many rows, are a category
+_FEW_TEXTS, _OFTEN = 30, 10  # different sentences, each in this many rows, are a category
 MANY_NUMBERS = 30  # different ones, which are probably quantities and no names
 _LEADING_ZERO = re.compile(r"0\d+", re.ASCII)  # of a code, such as 007
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
@@ -140,13 +135,13 @@ def _infer_role(name: str, column: Column) -> str:
     if not isinstance(column, TextColumn):
         is_id = column.dtype.kind == "f" and _counts_rows(name, column)
         return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
-    has_text = any(text.lower() in TOLD_GAPS for text in column.values)
+    has_text = any(text.lower() in convert.TOLD_GAPS for text in column.values)
     column = column.without(is_gap)
     n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]
     if not values or not n_texts:  # the values may be those of other rows
         return CATEGORY if has_text else NUMBER
-    if all(value.lower() in TRUTH_VALUES for value in values):
+    if all(value.lower() in convert.TRUTH_VALUES for value in values):
         return NUMBER
     is_code = any(map(_LEADING_ZERO.fullmatch, values))
     amounts = [parse_amount(value) for value in column.values]
@@ -155,14 +150,14 @@ def _infer_role(name: str, column: Column) -> str:
     numbers = np.where(np.isnan(numbers), np.array(commas, np.float64), numbers)
     are_numbers = ~np.isnan(numbers)
     if _share(column, are_numbers) >= _NEARLY_ALL and not is_code:
-        units = {find_unit(value) for value in values}
+        units = {convert.find_unit(value) for value in values}
         if len(units - {""}) < 2 and units != {"", "%"}:
             is_id = _counts_rows(name, np.append(numbers, np.nan)[column.codes])
             return ID if is_id else NUMBER
         _warn_of_text(name, "amounts of several units", "let all of them have the same")
     elif are_numbers.sum() > MANY_NUMBERS and _share(column, are_numbers) > 0.5 and not is_code:
         texts = [column.values[i] for i in np.flatnonzero(~are_numbers)]
-        missing = format_missing(texts[0])
+        missing = convert.format_missing(texts[0])
         remedy = f"if they are missing, {missing}; for text, {format_role(name, CATEGORY)}"
         _warn_of_text(name, "numbers", f"some are none: {join_names(texts)}; {remedy}")
     if dates := _infer_dates(column):
@@ -247,7 +242,7 @@ class EncodedColumn(NamedTuple):
     factors: Array | float = 1.0
     words: SparseRows | None = None
 
-    def hashed(self) -> SparseRows:
+    def hash_parts(self) -> SparseRows:
         """Return the words, or one hashed place for every row that has a category."""
         if self.words is not None:
             return self.words
@@ -265,7 +260,7 @@ def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
         is_ready = isinstance(column, np.ndarray) and column.dtype.kind == "f"
         numbers = column if is_ready else _convert_column(name, role, column)
         numbers = np.asarray(numbers, np.float64)[None]
-        if not np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= MAX_ABS_VALUE:
+        if not np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
             raise _size_error(name, numbers)
         return EncodedColumn(numbers=numbers)
     if role in DATES:
@@ -311,7 +306,7 @@ def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -
         return EncodedColumn(second.parts, codes=codes, factors=np.nan_to_num(numbers))
     assert second.numbers is not None
     products = first.numbers * second.numbers
-    if not np.fmax.reduce(np.abs(products), axis=None, initial=0.0) <= MAX_ABS_VALUE:
+    if not np.fmax.reduce(np.abs(products), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
         raise _size_error(f"{a}:{b}", products)
     return EncodedColumn(numbers=products)
 
@@ -331,7 +326,7 @@ def _convert_column(name: str, role: str, column: Column) -> Array:
         codes = column.codes.astype(np.int64)
         column, faults = decode_column(codes, column.values, kind_of(role))
         for fault in faults.values():
-            raise InvalidInputError(f"column {name!r}: {add_remedy(fault, name)}")
+            raise InvalidInputError(f"column {name!r}: {convert.add_remedy(fault, name)}")
     assert isinstance(column, np.ndarray)
     has_dates = column.dtype.kind == "M"
     if has_dates != (role in DATES):

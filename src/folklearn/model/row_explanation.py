@@ -262,7 +262,6 @@ def _explain_scores(
 
 
 def _find_leading_model(pipeline: OnlinePipeline, z: Any, weights: Array | None) -> LeadingModel:
-    """Return the fit, or the linear model of the learner that has the largest weight."""
     fit, no_bias = pipeline.batch_fit, np.zeros(pipeline.n_classes)
     if fit is None:
         assert pipeline.learner is not None
@@ -280,13 +279,11 @@ def _find_leading_model(pipeline: OnlinePipeline, z: Any, weights: Array | None)
 
 
 def _name_columns(encoder: TableEncoder, owner: Iterable[Key]) -> _Line:
-    """Return columns of the data, and what they are called together."""
     names = {encoder.name_of(*key) if key[0] == FEATURES else key[0]: None for key in owner}
     return tuple(names), " × ".join(names)
 
 
 def _find_dense_lines(pipeline: OnlinePipeline, encoder: TableEncoder) -> list[_Line]:
-    """Return the line of every column of contexts, terms first."""
     scaler = pipeline.scaler
     terms = scaler.terms if isinstance(scaler, TermScaler) else None
     lines: list[_Line] = [_WAVES] * scaler.n_terms + [_CONSTANT] * scaler.n_columns
@@ -302,17 +299,17 @@ def _find_wide_lines(encoder: TableEncoder, row: Table, columns: Iterable[int]) 
     lines, crosses = {}, {f"{a}:{b}": [(a, ""), (b, "")] for a, b in encoder.crosses}
     words: dict[str, dict[int, str]] = {}
     for column in columns:
-        slot, place = divmod(column, SPACE)
+        slot, index = divmod(column, SPACE)
         if not slot:
             lines[column] = _CONSTANT
             continue
         source, _ = key = encoder.keys[slot - 1]
         if source == FEATURES:
-            lines[column] = _name_columns(encoder, [(FEATURES, str(place))])
+            lines[column] = _name_columns(encoder, [(FEATURES, str(index))])
         elif encoder.roles.get(source) == WORDS:
             if source not in words:
                 words[source] = find_words([_first_value(as_text_column(row.columns[source]))])
-            lines[column] = (source,), f"{source}: {words[source][place]}"
+            lines[column] = (source,), f"{source}: {words[source][index]}"
         else:
             lines[column] = _name_columns(encoder, crosses.get(source, [key]))
     return lines

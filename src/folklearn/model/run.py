@@ -86,7 +86,7 @@ class Score:
     @property
     def n_unknown(self) -> int:
         """The rows of classes that the model does not know."""
-        return sum(one.n_rows for one in self.metrics.by_class()[len(self.labels) :])
+        return sum(record.n_rows for record in self.metrics.by_class()[len(self.labels) :])
 
     @property
     def loss(self) -> float:
@@ -132,15 +132,15 @@ class Score:
 
         Of two classes that is one with less than 20 % of them.
         """
-        classes = {label: one for label, one in self.classes.items() if one.n_rows}
+        classes = {label: record for label, record in self.classes.items() if record.n_rows}
         limit = _RARE_SHARE * self.n_rows / max(1, len(classes))
-        rare = [(one.n_rows, label, one) for label, one in classes.items() if one.n_rows < limit]
-        return {label: one for _, label, one in sorted(rare, key=lambda entry: entry[0])}
+        rare = {label: record for label, record in classes.items() if record.n_rows < limit}
+        return dict(sorted(rare.items(), key=lambda item: item[1].n_rows))
 
     @property
     def rare_in_words(self) -> list[str]:
         """A line for every rare class, and for all of them after the first eight."""
-        lines = [f"{label}: {one.in_words(self.n_rows)}." for label, one in self.rare.items()]
+        lines = [f"{label}: {record.in_words(self.n_rows)}." for label, record in self.rare.items()]
         n_more = len(lines) - _MAX_RARE_CLASSES
         return lines[:_MAX_RARE_CLASSES] + [f"And {n_more} more rare classes."] * (n_more > 0)
 

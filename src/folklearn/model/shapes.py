@@ -135,14 +135,14 @@ def _make_grid(
 ) -> tuple[list[int], Array]:
     """Return the places (m,) of a column, and raw rows (n + 1, m) of its values, a gap last."""
     if encoder.roles.get(owner[0]) == CATEGORY:
-        places = [place for place, key in enumerate(encoder.keys) if key[0] == owner[0]]
+        places = [column for column, key in enumerate(encoder.keys) if key[0] == owner[0]]
         return places, np.eye(len(places) + 1, len(places))
-    place, knots = encoder.places[owner], np.empty(0)
-    present = X[~np.isnan(X[:, place]), place]
+    column, knots = encoder.places[owner], np.empty(0)
+    present = X[~np.isnan(X[:, column]), column]
     if terms is not None:
-        is_knot = (terms.columns[:, 0] == place) & np.isin(terms.kinds, (HINGE, STEP))
+        is_knot = (terms.columns[:, 0] == column) & np.isin(terms.kinds, (HINGE, STEP))
         knots = terms.numbers[is_knot, 0]
     parts = [knots, np.nextafter(knots, np.inf)]
     for values in (present, np.unique(present)) if len(present) else ():
         parts.append(np.quantile(values, _SHARES, method="nearest"))
-    return [place], np.append(np.unique(np.concatenate(parts)), np.nan)[:, None]
+    return [column], np.append(np.unique(np.concatenate(parts)), np.nan)[:, None]

@@ -135,7 +135,6 @@ class StreamEvidence(Serializable):
                     span.evidence._release_rows()
 
     def _moments(self, batch: RawBatch) -> Moments:
-        """Return the moments of numbers in rows, and in those that were let go of before."""
         if isinstance(batch.X, SparseInput):
             X = batch.X.numbers
         else:
@@ -183,7 +182,6 @@ class StreamEvidence(Serializable):
         return self.sparse or select_backend(d, self._K) != PAIRS
 
     def _size(self, sums: Sums | None, scaler: FixedScaler) -> Sums:
-        """Return sums for the columns and classes that there are now."""
         d, K = scaler.n_columns, self._K
         if self.sparse:
             d = (len(self.numeric) + 1) * SPACE
@@ -198,7 +196,6 @@ class StreamEvidence(Serializable):
         return sums.grown(n_features=d, n_classes=K)
 
     def _add(self, sums: Sums, scaler: FixedScaler, batch: RawBatch) -> Sums:
-        """Add rows to sums that this object holds alone."""
         rows, P = self._transform(scaler, batch)
         if isinstance(sums, Evidence):
             sums._add(rows)
@@ -207,7 +204,6 @@ class StreamEvidence(Serializable):
         return sums
 
     def _extend_ladder(self, scaler: FixedScaler, batch: RawBatch) -> list[EvidenceSpan]:
-        """Return the ladder with the rows of a batch, and the sizes that there are now."""
         ladder = [
             replace(span, evidence=self._size(span.evidence, scaler)) for span in self._ladder
         ]
@@ -261,7 +257,6 @@ class StreamEvidence(Serializable):
         return self.rows.n_bytes + sum(int(each.n_bytes) for each in sums if each is not None)
 
     def to_record(self) -> Record:
-        """Return the full state as a record."""
         record = super().to_record()
         record.arrays["numeric"] = np.array(self.numeric, bool)
         waiting = self.rows.batch(self.numeric)

@@ -40,7 +40,7 @@ _LARGE_CALIBRATION_ERROR = 0.05
 _MANY_MISSING, _MANY_OUTLIERS = 0.1, 0.01  # shares of rows
 _GIVES_AWAY = 0.95  # of the entropy of the classes, which a column alone explains
 _MIN_RUNNING_ROWS = 64
-_MAX_TOLD = 5  # columns that have changed, or pairs of labels, that are told one by one
+_MAX_LISTED = 5  # columns that have changed, or pairs of labels, that are named one by one
 _MAX_TABLE_COLUMNS = 50
 
 
@@ -349,9 +349,9 @@ def describe_columns(columns: Iterable[Any]) -> list[str]:
             shifts.append(f"Column {column.name} {column.shift.in_words()}.")
     if constant:
         notes.append(f"The same value in all rows: {join_names(constant)}.")
-    if len(shifts) > _MAX_TOLD:
-        more = count_of(len(shifts) - _MAX_TOLD, "further column")
-        shifts[_MAX_TOLD:] = [f"The values of {more} have changed too."]
+    if len(shifts) > _MAX_LISTED:
+        further = count_of(len(shifts) - _MAX_LISTED, "further column")
+        shifts[_MAX_LISTED:] = [f"The values of {further} have changed too."]
     return notes + shifts
 
 
@@ -372,7 +372,7 @@ def describe_oddities(model: "Model") -> list[str]:
     for label in filter(lambda label: isinstance(label, str), model.labels):
         spellings.setdefault(label.casefold(), []).append(label)
     if twice := [join_names(group) for group in spellings.values() if len(group) > 1]:
-        which = "; ".join(twice[:_MAX_TOLD]) + "; ..." * (len(twice) > _MAX_TOLD)
+        which = "; ".join(twice[:_MAX_LISTED]) + "; ..." * (len(twice) > _MAX_LISTED)
         notes.append(f"Labels that differ in upper and lower case only: {which}.")
     if model.encoder is not None and not model.encoder.keys and not model.encoder.sparse:
         notes.append("There is no column to learn from: only how often each class comes is known.")

@@ -132,8 +132,8 @@ class TableClassifier(Serializable):
         labels, pipeline = self.label_encoder, self.pipeline
         numbers, new, _ = labels.encode(classes)
         if counts:
-            known = [*labels.kept, *new]
-            heaviest = labels.balance({known[k]: n for k, n in zip(numbers, counts, strict=True)})
+            every = [*labels.kept, *new]
+            heaviest = labels.balance({every[k]: n for k, n in zip(numbers, counts, strict=True)})
             if pipeline is None and "max_weight" in catalogue.settings_of(self.learner_name):
                 heaviest *= max(1.0, max_weight)
                 self.max_weight = self.settings.setdefault("max_weight", heaviest)
@@ -181,8 +181,8 @@ class TableClassifier(Serializable):
             with suppress(InvalidInputError):  # the table below names the column
                 p = pipeline.predict_row(row)
         if p is None:
-            known = {name: x[name] for name in x if str(name) in encoder.roles}
-            X = encoder.encode_known(table_from_records([known], [1]))
+            values = {name: x[name] for name in x if str(name) in encoder.roles}
+            X = encoder.encode_known(table_from_records([values], [1]))
             p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
         return dict(zip(labels, p.tolist()))  # noqa: B905 - a fifth of the time here
 
@@ -206,7 +206,6 @@ class TableClassifier(Serializable):
         return max(p, key=p.__getitem__) if p else None
 
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
-        """Return a pipeline for rows like these, the first ones."""
         n_places, dense = max(1, len(encoder.keys), batch.n_first), None
         if encoder.dense is not None and batch.dense is not None:
             dense = self._make_pipeline(encoder.dense, batch.dense)

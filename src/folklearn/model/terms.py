@@ -90,8 +90,7 @@ class TermSet(Serializable):
         """
         blocks = self.blocks
         counts = np.bincount(blocks)
-        factors: Array = 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
-        return factors
+        return 1.0 / np.sqrt(np.count_nonzero(counts) * counts[blocks])
 
     def expand(self, X: Array, Z: Array) -> Array:
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
@@ -204,8 +203,7 @@ def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
     is_new = squares > np.maximum(_MIN_SHARE_NEW * (products**2).sum(axis=0), TINY)
     shares = (residuals.T @ classes) ** 2 / np.maximum((classes**2).sum(axis=0), TINY)
     order = np.argsort(-shares.sum(axis=1) / np.maximum(squares, TINY), kind="stable")
-    best: list[list[int]] = pairs[order[is_new[order]]].tolist()
-    return best
+    return pairs[order[is_new[order]]].tolist()
 
 
 def draw_waves(n: int, d: int, sigmas: Array, seed: int) -> tuple[Array, Array]:
@@ -236,10 +234,10 @@ def _share_knots(n_all: int, are_rare: Sequence[bool]) -> list[int]:
     knots = [MIN_KNOTS] * len(are_rare)
     for rare in (True, False):
         wanted = [i for i, is_rare in enumerate(are_rare) if is_rare == rare]
-        more = min(max(0, n_left) // max(1, len(wanted)), MAX_KNOTS - MIN_KNOTS)
-        n_left -= more * len(wanted)
+        n_more = min(max(0, n_left) // max(1, len(wanted)), MAX_KNOTS - MIN_KNOTS)
+        n_left -= n_more * len(wanted)
         for i in wanted:
-            knots[i] += more
+            knots[i] += n_more
     return knots
 
 
@@ -257,7 +255,6 @@ def _is_mostly_one(column: Array) -> bool:
 
 
 def _f_statistic(column: Array, labels: Labels) -> float:
-    """Return the variance between classes over that within them, of a column with gaps."""
     is_present = ~np.isnan(column)
     x, y = column[is_present], labels[is_present]
     counts = np.bincount(y)
@@ -298,8 +295,8 @@ class TermScaler(OnlineScaler):
         """Return a scaler of the columns alone, which goes on as this one did."""
         closed = object.__new__(OnlineScaler)
         closed.__dict__.update(self.__dict__)
-        for part in ("terms", "_factors", "_term_moments"):
-            del closed.__dict__[part]
+        for name in ("terms", "_factors", "_term_moments"):
+            del closed.__dict__[name]
         return closed
 
     def learn_terms(self, X: Array) -> Array:
@@ -314,8 +311,7 @@ class TermScaler(OnlineScaler):
         return self._with_terms(X, super().scale_rows(X, learn=learn), learn)
 
     def scale_row(self, x: Array, learn: bool) -> Array:
-        row: Array = self._with_terms(x[None], super().scale_row(x, learn)[None], learn)[0]
-        return row
+        return self._with_terms(x[None], super().scale_row(x, learn)[None], learn)[0]
 
     def _with_terms(self, X: Array, Z: Array, learn: bool) -> Array:
         terms = self.terms

@@ -93,15 +93,15 @@ class ArrowReader(Reader):
                 batches = map(file.get_batch, range(file.num_record_batches))
             for batch in batches:
                 for start in range(0, batch.num_rows, n_rows):
-                    part = batch.slice(start, n_rows)
+                    piece = batch.slice(start, n_rows)
                     converted = {
                         name: convert_arrow(
-                            part.column(name), kind, drop=partial(self.missing.drop, name)
+                            piece.column(name), kind, drop=partial(self.missing.drop, name)
                         )
                         for name, kind in wanted.items()
                     }
-                    yield self.assemble_rows(converted, np.arange(row, row + part.num_rows))
-                    row += part.num_rows
+                    yield self.assemble_rows(converted, np.arange(row, row + piece.num_rows))
+                    row += piece.num_rows
 
     def _open(self, looking: bool) -> Any:
         if self.format == "parquet":

@@ -19,7 +19,7 @@ IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 MAX_ABS_VALUE = 1e13  # of a number: rows of ten thousand of them can still be computed with
 _TEXT_GAPS = ("", "nan", "NaN")  # missing values of any column
 _PLAIN_GAPS = frozenset(("", "nan", "na", "n/a", "null"))  # of numbers and dates, in any case
-# Likewise, and users are told: such a text may be a value of its own.
+# Likewise, with a warning: such a text may be a value of its own.
 TOLD_GAPS = frozenset(("none", "n.a.", "#n/a", "?", "-"))
 _USUAL_GAPS = _PLAIN_GAPS | TOLD_GAPS
 _MAX_GAP_LENGTH = max(map(len, _USUAL_GAPS))

@@ -129,12 +129,12 @@ class CsvReader(LineReader):
                 end = len(rest)
                 if end > size:
                     end = last_record_end(rest[:size], self.delimiter) or end
-                part = Chunk(rest[:end], line)
-                parsed = self._parse_regular(part, wanted)
+                records = Chunk(rest[:end], line)
+                parsed = self._parse_regular(records, wanted)
                 if parsed is None and size > _FAULTY_CHUNK_BYTES:
                     size = _FAULTY_CHUNK_BYTES
                     continue
-                yield parsed or self._parse_irregular(part, wanted)
+                yield parsed or self._parse_irregular(records, wanted)
                 line += rest.count(b"\n", 0, end)
                 rest = rest[end:]
         if header:

@@ -69,19 +69,13 @@ def open_reader(
     >>> [table.columns["size"].tolist() for table in reader.read({"size": "number"})]
     [[30.5, 70.0]]
     """
-    reader = _make_reader(source, format, delimiter, encoding, decimal)
+    reader = _make_reader(source, format, encoding, delimiter=delimiter, decimal=decimal)
     if missing is not None:
         reader.missing = MissingValues(missing)
     return reader
 
 
-def _make_reader(
-    source: Any,
-    format: str | None,
-    delimiter: str | None,
-    encoding: str | None,
-    decimal: str | None,
-) -> Reader:
+def _make_reader(source: Any, format: str | None, encoding: str | None, **of_csv: Any) -> Reader:
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike, ByteSource)) or hasattr(source, "read"):
@@ -91,8 +85,7 @@ def _make_reader(
             )
         stored = source if isinstance(source, ByteSource) else open_source(source, encoding)
         format = _BY_ENDING[format] if format else _detect_format(stored)
-        options = {"delimiter": delimiter, "decimal": decimal} if format == "csv" else {}
-        return _READERS[format][0](stored, **options)
+        return _READERS[format][0](stored, **(of_csv if format == "csv" else {}))
     if is_frame(source):
         return FrameReader(source)
     advice = "arrays: learn_many(X, y)"

@@ -117,7 +117,7 @@ class Reader(ABC):
         self._feature_names: dict[int, str] = {}
 
     @property
-    def known(self) -> set[str]:
+    def all_names(self) -> set[str]:
         return {*self.names, *self.left_out}
 
     def leave_out(self, column: str, type: str) -> None:
@@ -204,7 +204,7 @@ class Reader(ABC):
                     for row in bad:
                         on_bad(row)
                 if self._has_late_columns:
-                    self._late.update(table.columns.keys() - self.known)
+                    self._late.update(table.columns.keys() - self.all_names)
                     self.check_column_count(len(self.names) + len(self._late))
                 size, start = max_rows, 0
                 if max_rows * len(self.names) > MAX_CELLS or self._late:

@@ -37,7 +37,7 @@ def convert_records(
     if not all(isinstance(name, str) for name in names):
         records = [{str(name): value for name, value in record.items()} for record in records]
         names = dict.fromkeys(map(str, names))
-    first_names = reader.known if kinds is not None else ()
+    first_names = reader.all_names if kinds is not None else ()
     converted: dict[str, tuple[Column, Faults]] = {}
     for name in dict.fromkeys((*(kinds or ()), *(n for n in names if n not in first_names))):
         kind = None if kinds is None else kinds.get(name)
@@ -104,8 +104,8 @@ class JsonReader(LineReader):
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         for chunk in self._source.chunks(looking=looking):
             lines = chunk.lines()
-            while part := list(islice(lines, _CHUNK_RECORDS)):
-                yield from self._parse_part(part, kinds)
+            while numbered := list(islice(lines, _CHUNK_RECORDS)):
+                yield from self._parse_part(numbered, kinds)
 
     def _parse_part(
         self, numbered: list[tuple[int, bytes]], kinds: Kinds | None
@@ -114,8 +114,8 @@ class JsonReader(LineReader):
         rows, lines, texts, bad = self._parse_lines(numbered, _parse_unless_blank)
         if len(rows) > 1 and len(rows) * len(set().union(*rows)) > MAX_CELLS:
             half = len(numbered) // 2
-            for part in (numbered[:half], numbered[half:]):
-                yield from self._parse_part(part, kinds)
+            for half_of_them in (numbered[:half], numbered[half:]):
+                yield from self._parse_part(half_of_them, kinds)
         else:
             yield convert_records(self, rows, lines, kinds, texts, bad)
 

@@ -109,7 +109,7 @@ class ByteSource:
         self._origin: Any = origin
         self._first_piece = b""  # of a file, so that it is not opened for every look
         # The bytes as they are stored; of a stream those that come.
-        self.raw = Peekable(self._read()).read if self.is_live else self._read
+        self.raw = Peekable(self._read_pieces()).read if self.is_live else self._read_pieces
         self._codec: str | None = ""  # None for UTF-8, "" before the first piece
         try:
             "".encode(encoding or "utf-8")
@@ -140,7 +140,7 @@ class ByteSource:
                     return line.strip("\r")
         return ""
 
-    def _read(self, looking: bool = False) -> Iterator[bytes]:
+    def _read_pieces(self, looking: bool = False) -> Iterator[bytes]:
         n_read = len(self._first_piece) if looking else 0
         if n_read:
             yield self._first_piece
@@ -204,7 +204,6 @@ class ByteSource:
             data = data[end:]
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
-        """Return the text as UTF-8."""
         pieces = self.raw(looking)
         if self.first_bytes.startswith((_GZIP, _ZSTD)):
             pieces = self._decompress(_peek(pieces, _MAGIC_BYTES)[1])  # gzip reads 2 bytes first

@@ -242,7 +242,7 @@ class MissingValues:
     Attributes
     ----------
     texts : those asked for, numbers as text.
-    taken : how often texts that nobody asked for were taken for missing, by column.
+    taken : how often texts that were not asked for were taken for missing, by column.
 
     Examples
     --------
@@ -320,7 +320,7 @@ def convert_values(
     """Return values as a column of a kind, and the faults by row.
 
     If the kind is None it is that of the values, and no number is too large. Where numbers or
-    dates are expected, `drop` is told of texts and `counts`, how often each occurs, 1 if None.
+    dates are expected, `drop` gets the texts and `counts`, how often each occurs, 1 if None.
     """
     if kind == "object":
         return np.fromiter(values, object, len(values)), {}

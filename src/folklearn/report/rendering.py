@@ -26,9 +26,7 @@ def format_loss(loss: float | None) -> str:
 
 
 def format_share(share: float | None) -> str:
-    if share is None or not math.isfinite(share):
-        return _UNKNOWN
-    return f"{100.0 * share:.3g} %"
+    return _UNKNOWN if share is None or not math.isfinite(share) else f"{100.0 * share:.3g} %"
 
 
 def format_about(share: float) -> str:
@@ -107,8 +105,7 @@ def _load_environment(package: str) -> Any:
 
 
 def render(template: str, *, package: str = __package__, **context: Any) -> str:
-    text: str = _load_environment(package).get_template(template).render(**context)
-    return text
+    return _load_environment(package).get_template(template).render(**context)
 
 
 def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = None) -> str:

@@ -157,8 +157,7 @@ def finish(ax: Any, legend_of_narrow: tuple[float, float] = (0.0, -0.2)) -> "Fig
         corner = (1.01, 1.0) if is_wide else legend_of_narrow
         look = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handlelength": 2.6}
         ax.legend(loc="upper left", bbox_to_anchor=corner, borderaxespad=0.0, **look)
-    figure: Figure = ax.figure.figure  # also of axes in a subfigure
-    return figure
+    return ax.figure.figure  # also of axes in a subfigure
 
 
 def size_in_inches(ax: Any) -> tuple[float, float]:

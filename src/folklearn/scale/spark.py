@@ -184,7 +184,7 @@ def fit(
         for batch in batches:
             dataset = ModelDataset(fitted, pa.table(batch), label, weight=weight, one_pass=True)
             for rows in dataset.rows():
-                chunk, y, weights = rows.labelled()
+                chunk, y, weights = rows.take_labelled()
                 numbers, _, weights = fitted.label_encoder.encode(y, weights)
                 encoder, pipeline = fitted.encoder, fitted.pipeline
                 assert encoder is not None
@@ -204,13 +204,7 @@ def fit(
 
 
 def learn_keyed(
-    stream: Any,
-    *,
-    key: str,
-    sequence: str,
-    label: str,
-    weight: str | None = None,
-    **settings: Any,
+    stream: Any, *, key: str, sequence: str, label: str, weight: str | None = None, **settings: Any
 ) -> Any:
     """Return predictions of a stream by one model for each key, made just before it learns.
 
@@ -346,7 +340,6 @@ def predict_udf(model: Model) -> Any:
 
 
 def _column(name: str) -> Any:
-    """Return a column by its name, which may contain dots."""
     functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     return functions.col("`" + name.replace("`", "``") + "`")
 

@@ -71,12 +71,9 @@ class SparkPasses(Passes):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return self._n_rows
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return the sum over all rows."""
-
         def of_rows(first: int, blocks: Iterable[ScoredRows]) -> S:
             return ONE_THREAD.total((block.rows for block in blocks), size, sum_chunk, first)
 
@@ -117,7 +114,7 @@ def _pickle_rows(
 def _sum_partitions(
     of: Callable[[int, Iterable[ScoredRows]], Any], firsts: dict[int, int]
 ) -> Callable[..., Iterator[Any]]:
-    places = {number: place for place, number in enumerate(firsts)}
+    places = {number: rank for rank, number in enumerate(firsts)}
 
     def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
         pairs = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905
@@ -129,7 +126,6 @@ def _sum_partitions(
 
 
 def _add_neighbours(key: tuple[Any, ...], sums: Any) -> Any:
-    """Return the sum of neighbours, a table of one row."""
     import pyarrow as pa
 
     contents = sums.sort_by("place")["content"]
@@ -160,11 +156,9 @@ class ScaledPasses(Passes):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return self._passes.n_rows
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return the sum over all rows."""
         scaler = self._scaler
 
         def scale(batches: Iterable[Rows]) -> Iterator[Rows]:

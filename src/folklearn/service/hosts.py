@@ -273,9 +273,9 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
         content = msgspec.msgpack.encode(request, order="sorted")
         digest = hashlib.blake2b(content, digest_size=16).digest()
         earlier = journal.find_key(host.number, key)
-        if earlier is None:
+        if earlier is None and journal.has_removed:
             _check_age(journal, host, f"the Idempotency-Key {key!r}", events.time_of_id(key))
-        else:
+        if earlier is not None:
             if earlier[1] is None:
                 raise RefusedError(410, f"what came with the Idempotency-Key {key!r} was removed")
             if earlier[1] != digest:

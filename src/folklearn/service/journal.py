@@ -114,7 +114,8 @@ class Journal:
 
     `last` and `before` are the number of the last event, now and when the transaction began. The
     next transaction adds what became of events: `answers_to_add`, by event, that do not follow from
-    it, and `refused_ids`, which wait again because the event did not teach their label.
+    it, and `refused_ids`, which wait again because the event did not teach their label. With
+    `has_removed` there may be keys and ids of events that were removed.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -181,6 +182,7 @@ class Journal:
 
     def read_last(self) -> None:
         self.last = self._value(_LAST)
+        self.has_removed = bool(self._value("SELECT count(*) FROM base"))
 
     def row(self, statement: str, *values: Any) -> Any:
         return self.db.execute(statement, values).fetchone()
@@ -317,10 +319,9 @@ class Journal:
         return bool(self._value(found, model, seq, time))
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
-        return self.db.execute(
-            "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)",
-            (model, key, hash_key(key)),
-        ).fetchone()
+        keys = key, hash_key(key) if self.has_removed else key
+        found = "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)"
+        return self.db.execute(found, (model, *keys)).fetchone()
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""
@@ -348,6 +349,7 @@ class Journal:
         return None if found is None else Base(*found)
 
     def put_base(self, model: int, base: Base) -> None:
+        self.has_removed = True
         self.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?)", (model, *base))
         self.db.execute("DELETE FROM mark WHERE model = ? AND seq <= ?", (model, base.seq))
         first = self._value("SELECT first FROM model WHERE number = ?", model)

@@ -235,7 +235,7 @@ class ClassifierState:
             row, label = items[0]
             is_known = row.keys() <= encoder.roles.keys() and not encoder.n_unplaced
             is_known = is_known and not isinstance(label, dict) and label in labels
-            if is_known and not any(type(value) is str for value in row.values()):
+            if is_known and str not in map(type, row.values()):
                 return NO_GROWTH  # nearly all rows of numbers
         now, limits = measure_size(self.model), self.created.limits
         size = bound_size(self.model, items)

@@ -204,6 +204,7 @@ def requests() -> Iterator[Found]:
 
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "kill": kill,
+    "workers": workers,
     "forget": forget,
     "year": year,
     "power": power,

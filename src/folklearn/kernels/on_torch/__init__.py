@@ -32,9 +32,9 @@ class Device:
                 "everything is computed on the CPU"
             ) from None
         self.torch: Any = torch
-        place = "cpu" if name == OF_TORCH else name
+        kind = "cpu" if name == OF_TORCH else name
         try:
-            self.place = torch.device(place)
+            self.place = torch.device(kind)
             torch.zeros(1, dtype=torch.float64, device=self.place).cpu()
         except (AssertionError, RuntimeError, TypeError) as error:
             raise InvalidInputError(
@@ -77,8 +77,7 @@ def put(device: Device | None, array: Any) -> Any:
 
 def back(values: Any) -> Array:
     """Return a tensor as an array; an array as it is."""
-    array: Array = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
-    return array
+    return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
 
 
 def _first_line(error: Exception) -> str:

@@ -23,13 +23,7 @@ class DeviceRows(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        device: Device,
-        n_classes: int,
-        X: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
+        cls, device: Device, n_classes: int, X: Array, labels: Labels, soft: Array, weights: Array
     ) -> "DeviceRows":
         """Send rows to a device; labels become targets, unless there are soft ones."""
         if len(soft):

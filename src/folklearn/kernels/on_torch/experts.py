@@ -18,12 +18,7 @@ from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, NEGLIGIBLE, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
-from folklearn.kernels.on_torch.expand import (
-    MAX_COEFFICIENTS,
-    DeviceRows,
-    Point,
-    add_expanded,
-)
+from folklearn.kernels.on_torch.expand import MAX_COEFFICIENTS, DeviceRows, Point, add_expanded
 from folklearn.kernels.quadratic import (
     Quadratic,
     Solve,
@@ -53,22 +48,22 @@ class ExpertSums:
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
         for place in range(len(sums.S) if state.plan[experts.T] else 0):
-            own = state.quadratic(place).to(device)
-            sums.S[place], sums.G[place] = own.S, own.G
+            summed = state.quadratic(place).to(device)
+            sums.S[place], sums.G[place] = summed.S, summed.G
         return sums
 
     def copy(self) -> "ExpertSums":
-        other = copy.copy(self)  # the kept rows are never written to
-        other.S, other.G = self.S.clone(), self.G.clone()
-        return other
+        copied = copy.copy(self)  # the kept rows are never written to
+        copied.S, copied.G = self.S.clone(), self.G.clone()
+        return copied
 
     def only(self, places: list[int]) -> "ExpertSums":
         """Return some of the sums."""
         if len(places) == len(self.S):
             return self
-        other = copy.copy(self)
-        other.S, other.G = self.S[places], self.G[places]
-        return other
+        fewer = copy.copy(self)
+        fewer.S, fewer.G = self.S[places], self.G[places]
+        return fewer
 
     @property
     def n_bytes(self) -> int:
@@ -96,15 +91,15 @@ class ExpertSums:
 
     def _rows(self, state: ExpertState, which: str, rows: slice) -> DeviceRows:
         return DeviceRows(
-            *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w"))
+            *(self.device.put(state[f"{which}_{axis}"][rows]) for axis in ("x", "y", "w"))
         )
 
     def _kept_rows(self, state: ExpertState) -> DeviceRows:
         """Return the kept rows; those that are on the device already are not sent again."""
-        there = len(self._kept.X)
+        n_there = len(self._kept.X)
         here = int(state.plan[experts.N_KEPT])
-        if there < here:
-            news = self._rows(state, "kept", slice(there, here))
+        if n_there < here:
+            news = self._rows(state, "kept", slice(n_there, here))
             cat = self.device.torch.cat
             self._kept = DeviceRows(*(cat(both) for both in zip(self._kept, news, strict=True)))
         return self._kept
@@ -123,12 +118,12 @@ class ExpertSums:
         kept = self._kept_rows(state)
         ridges_there = self.device.put(state["ridges"][some])
         if int(plan[experts.T]) == len(kept.X) < state.d:
-            found = move_within_span(self.device, kept, W[0], ridges_there, W[1:])
+            models = move_within_span(self.device, kept, W[0], ridges_there, W[1:])
         else:
             S, G = self.S[0], self.G[0]
-            found = move_to_modes(self.device, S, G, kept, W[0], ridges_there, W[1:])
-        for e, own in zip(some, back(found), strict=True):
-            state.set_model(e, own)
+            models = move_to_modes(self.device, S, G, kept, W[0], ridges_there, W[1:])
+        for e, model in zip(some, back(models), strict=True):
+            state.set_model(e, model)
 
     def refresh_forgetting(self, state: ExpertState, f: int) -> None:
         """Discount the sum of a leader that forgets, and learn the rows of the last period."""
@@ -147,12 +142,7 @@ class ExpertSums:
         add_expanded(self.device, S, G, rows, W)
 
     def run(
-        self,
-        state: ExpertState,
-        X: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
+        self, state: ExpertState, X: Array, labels: Labels, soft: Array, weights: Array
     ) -> Array:
         """Predict, then learn, rows up to the next refresh; return what was predicted.
 
@@ -175,12 +165,12 @@ class ExpertSums:
         after = before + losses.cumsum(0)
         shares = torch.softmax(-(after - losses) / state.max_weight, dim=1)
         mixed = (shares[:, :, None] * predicted).sum(1)
-        own = (rows.weights * _losses(mixed, rows.Y)).sum()
+        mixture_loss = (rows.weights * _losses(mixed, rows.Y)).sum()
         counted = weights[:m] > 0.0
         state["losses"][:] = back(after[-1])
         state["weights"][:] = back(torch.softmax(-after[-1] / state.max_weight, dim=0))
         state["credit"][:] += back(shares[self.device.put(counted)].sum(0))
-        state["constants"][experts.LOSS] += float(own)
+        state["constants"][experts.LOSS] += float(mixture_loss)
         self._learn(state, rows, Z, np.flatnonzero(counted))
         plan[experts.T] += counted.sum()
         plan[experts.ROUNDS] += len(counted)
@@ -208,7 +198,6 @@ class ExpertSums:
 
 
 def _losses(P: Any, Y: Any) -> Any:
-    """Return -<y, ln p> over the last axis."""
     return -(Y * P.log()).sum(-1)
 
 
@@ -274,23 +263,22 @@ def _walk(
         linear = _inner(quadratic, step)
         square = _inner(pull_step + ridges * step, step)
         t, decided = torch.ones_like(loss), ~going
-        there, slopes_there, enough = loss, slopes, decided
+        loss_there, slopes_there, enough = loss, slopes, decided
         for _ in range(MOST_HALVINGS):
-            there, slopes_there = _true_loss(kept, Z + t[:, None, None] * ZD)
-            enough = there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope
+            loss_there, slopes_there = _true_loss(kept, Z + t[:, None, None] * ZD)
+            enough = loss_there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope
             if bool((enough | decided).all()):
                 break
             t = torch.where(enough, t, 0.5 * t)
         going &= enough
         took = torch.where(going, t, 0.0)[:, None, None]
         W, pulls, Z = W + took * step, pulls + took * pull_step, Z + took * ZD
-        loss = torch.where(going, there, loss)
+        loss = torch.where(going, loss_there, loss)
         slopes = torch.where(going[:, None, None], slopes_there, slopes)
     return W
 
 
 def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
-    """Return the losses (E,) of rows at logits Z (E, m, K), and w(p - y)."""
     w = kept.weights[:, None]
     A = Z - Z.amax(2, keepdim=True)
     powers = A.exp()
@@ -300,7 +288,6 @@ def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
 
 
 def _are_finite(steps: Any) -> Any:
-    """Tell for each model, (E, 1, 1), whether its step is."""
     return steps.isfinite().all(dim=2, keepdim=True).all(dim=1, keepdim=True)
 
 
