@@ -80,9 +80,7 @@ _MODULES = {
     "scaler": "MixedScaler OnlineScaler SparseScaler",
     "evidence.linear_evidence": "LinearEvidence",
 }
-HOMES = {
-    name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names.split()
-}
+HOMES = {name: f"folklearn.{home}" for home, names in _MODULES.items() for name in names.split()}
 
 # The classes whose objects saved files may hold, which name them.
 SAVED = (
@@ -118,9 +116,8 @@ def find(name: str) -> Any:
 def names_of(package: str) -> list[str]:
     """Return the public names of a package, such as "bandits", but for those of its modules."""
     within = f"folklearn.{package}."
-    return [
-        name for name, home in HOMES.items() if home.startswith(within) != (home == within + name)
-    ]
+    homes = HOMES.items()
+    return [name for name, home in homes if home.startswith(within) != (home == within + name)]
 
 
 def finder(package: str) -> Callable[[str], Any]:

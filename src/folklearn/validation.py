@@ -412,11 +412,8 @@ class Rows(NamedTuple):
         labels, soft, weights = (arrays[prefix + name] for name in cls._fields[2:])
         rows = cls.checked(
             SparseRows.of_arrays(arrays, prefix) if X is None else X,
-            soft if len(soft) else labels,
-            weights,
-            n_features=n_features,
-            n_classes=n_classes,
-        )
+            soft if len(soft) else labels, weights, n_features=n_features, n_classes=n_classes,
+        )  # fmt: skip
         # Soft labels to the last bit, not divided by their sum again.
         return rows._replace(soft=numbers("soft", soft)) if len(soft) else rows
 

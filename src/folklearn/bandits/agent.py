@@ -310,9 +310,8 @@ def choose_exploration(
         if exploration not in (None, THEORY):
             raise InvalidInputError("give exploration or horizon, not both: one sets the other")
         return min(1.0, theory(validation.count("horizon", horizon, 1)))
-    chosen = validation.fraction(
-        "exploration", default if exploration is None else exploration, 1.0
-    )
+    wanted = default if exploration is None else exploration
+    chosen = validation.fraction("exploration", wanted, 1.0)
     if positive and chosen == 0.0:
         raise InvalidInputError("exploration must be above 0: without it nothing is learned")
     return chosen

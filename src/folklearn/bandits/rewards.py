@@ -210,14 +210,12 @@ class RegressionAgent(Agent):
         reasons = [why_unproven(n_missing, self.n_late)]
         reasons += [of_action.reason for of_action in certificates]
         return RegretCertificate(
-            n_rounds=self.n_outcomes,
-            explored=float(self._totals[_EXPLORED]),
+            n_rounds=self.n_outcomes, explored=float(self._totals[_EXPLORED]),
             eta=float(self._totals[_ETA]),
             regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
-            B=min(of_action.B or 0.0 for of_action in certificates),
-            features=self._features,
+            B=min(of_action.B or 0.0 for of_action in certificates), features=self._features,
             reason=next(filter(None, reasons), ""),
-        )
+        )  # fmt: skip
 
 
 class RewardAgent(RegressionAgent):

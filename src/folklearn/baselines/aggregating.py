@@ -340,13 +340,9 @@ class Obama(BanditReduction):
             **parameters,
         )
         super().__init__(
-            learner,
-            exploration=exploration,
-            horizon=horizon,
-            updates=CORRECT,
-            seed=rng,
+            learner, exploration=exploration, horizon=horizon, updates=CORRECT, seed=rng,
             max_pending=max_pending,
-        )
+        )  # fmt: skip
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:

@@ -116,13 +116,9 @@ class Ons(ProperLearner):
             2.0 * self._beta
         )
         return Certificate(
-            loss=float(totals[kernels.LOSS]),
-            regret_bound=float(bound),
-            B=covered,
-            n_rounds=self.n_rounds,
-            valid=not reason,
-            reason=reason,
-        )
+            loss=float(totals[kernels.LOSS]), regret_bound=float(bound), B=covered,
+            n_rounds=self.n_rounds, valid=not reason, reason=reason,
+        )  # fmt: skip
 
     @property
     def n_rounds(self) -> int:

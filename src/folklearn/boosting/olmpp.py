@@ -122,10 +122,8 @@ class BoostingRegression(_RegressionRows, Serializable):
             raise InvalidInputError(f"alpha is {alpha}; the certificate covers -2 to 2")
         return Certificate(
             loss=float(self._rows[0, kernels.LOSS]),
-            regret_bound=float(self._regret_bounds(covered)[0]),
-            B=covered,
-            n_rounds=self.n_rounds,
-        )
+            regret_bound=float(self._regret_bounds(covered)[0]), B=covered, n_rounds=self.n_rounds,
+        )  # fmt: skip
 
     def _check_input(self, s: ArrayLike, label: int) -> tuple[Array, int]:
         s = validation.numbers("s", s)

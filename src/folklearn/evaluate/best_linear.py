@@ -314,6 +314,5 @@ def best_in_class(
         length = min(max(length, _MIN_STEP_LENGTH), _MAX_STEP_LENGTH)
         here = after
         recent.append(here.loss)
-    return BestLinearModel(
-        loss.widen(best.W), best.loss_at_most, at_least, B, loss.n_passes, converged
-    )
+    W, n_passes = loss.widen(best.W), loss.n_passes
+    return BestLinearModel(W, best.loss_at_most, at_least, B, n_passes, converged)

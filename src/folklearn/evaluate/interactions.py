@@ -104,9 +104,8 @@ class Interactions:
         X: Any = self.X[which]
         if self.n_actions is None:
             X = [self.offered(t) for t in range(self.n_rounds)[which]] or self.X[:0]
-        columns = {
-            name: getattr(self, name)[which] for name in ("actions", "propensities", "rewards")
-        }
+        names = "actions", "propensities", "rewards"
+        columns = {name: getattr(self, name)[which] for name in names}
         return replace(self, X=X, **columns)
 
     def blocks(self, n_blocks: int) -> Iterator[tuple[int, int]]:

@@ -190,9 +190,8 @@ class PredictionSets(Serializable):
             n_rows = sum(record.n_rows for record in records)
             n_misses = sum(record.n_misses for record in records)
             slack = sum(record.n_rows * record.bound for record in records)
-            totals.append(
-                CoverageRecord(share, n_rows, n_misses, slack / n_rows if n_rows else 1.0)
-            )
+            bound = slack / n_rows if n_rows else 1.0
+            totals.append(CoverageRecord(share, n_rows, n_misses, bound))
         return totals
 
     def by_class(self, coverage: float) -> list[CoverageRecord]:

@@ -172,14 +172,10 @@ def regress(
         if not loss.is_wide:
             _take_newton_steps(objective, tol, most_passes)
     return Regression(
-        W=loss.widen(objective.W),
-        loss=objective.loss,
-        penalty=objective.penalty,
-        at_least=min(objective.at_least, objective.loss + objective.penalty),
-        C=problem.C,
-        n_rows=objective.n_rows,
-        total_weight=objective.total_weight,
-    )
+        W=loss.widen(objective.W), loss=objective.loss, penalty=objective.penalty,
+        at_least=min(objective.at_least, objective.loss + objective.penalty), C=problem.C,
+        n_rows=objective.n_rows, total_weight=objective.total_weight,
+    )  # fmt: skip
 
 
 class _Objective:

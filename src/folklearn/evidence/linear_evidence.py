@@ -87,9 +87,8 @@ class LinearEvidence(LowerBound):
         K, d = W.shape
         totals = evidence._all_totals()
         kappa = kernels.relative_rounding(totals[DEPTH], K, K * d)
-        away = float(
-            (tangent.rounding * np.abs(W).sum(axis=1)).sum() + kappa * np.abs(products).sum()
-        )
+        away = float((tangent.rounding * np.abs(W).sum(axis=1)).sum())
+        away += float(kappa * np.abs(products).sum())
         totals[CONSTANT] = tangent.value - float(products.sum()) - away
         # What the slope may be off by is counted as the rounding of longer rows.
         totals[REACH] = max(totals[REACH], float(tangent.rounding.max()) / (2.0 * kappa))

@@ -205,17 +205,11 @@ class ExpertState:
         spec = self.spec
         numbers = {kind: len(numbers) for kind, numbers in spec.numbers.items()}
         return numbers | {
-            "features": self.d,
-            "inputs": self.d + 1,
-            "classes": self.K,
-            "pairs": n_pairs(self.K),
-            "products": n_products(self.d),
-            "followed": self.d if self._is_followed else 0,
-            "sums": self.whole * spec.n_sums,
-            "recent": _RECENT if numbers["leaders"] else 0,
-            "kept": self.room,
-            "predictions": numbers["linear"] + 1,
-        }
+            "features": self.d, "inputs": self.d + 1, "classes": self.K, "pairs": n_pairs(self.K),
+            "products": n_products(self.d), "followed": self.d if self._is_followed else 0,
+            "sums": self.whole * spec.n_sums, "recent": _RECENT if numbers["leaders"] else 0,
+            "kept": self.room, "predictions": numbers["linear"] + 1,
+        }  # fmt: skip
 
     @property
     def _is_followed(self) -> bool:
@@ -259,14 +253,10 @@ class ExpertState:
             return copy.deepcopy(self)
         kept = self.spec.numbers["experts"] if experts is None else experts
         changed = ExpertState(
-            d or self.d,
-            K or self.K,
-            self.spec.only(kept),
-            max_norm=self.max_norm,
-            max_weight=self.max_weight,
-            room=room or self.room,
+            d or self.d, K or self.K, self.spec.only(kept), max_norm=self.max_norm,
+            max_weight=self.max_weight, room=room or self.room,
             whole=self.whole if whole is None else whole,
-        )
+        )  # fmt: skip
         places = self._places(changed, kept)
         for name in AXES:
             if name in SCRATCH or name in _DERIVED:

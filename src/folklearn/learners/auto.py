@@ -89,13 +89,9 @@ class Auto(ExpertLearner):
             tuple(ridge * R2 for ridge in RIDGES),
             tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING if forgetting),
             tuple(t._replace(rate=t.rate / (self.R if t.adaptive else R2)) for t in TRACKERS),
-            folklore=worst_case,
-            kept=KEPT,
-            share=True,
-            review=self.retire,
-            unit=self.R,
+            folklore=worst_case, kept=KEPT, share=True, review=self.retire, unit=self.R,
             following=FOLLOWING * R2,
-        )
+        )  # fmt: skip
         folklore = Folklore(**self._sizes, B=WORST_CASE / self.R, R=self.R) if worst_case else None
         self._start(spec, folklore, device=device)
 

@@ -162,13 +162,10 @@ class SecondOrderLearner(Learner):
         reason = self._why_invalid()
         return Certificate(
             loss=float(totals[rules.LOSS]),
-            regret_bound=float(self.lam * norm + totals[rules.BRACKET]),
-            B=covered,
-            n_rounds=self.n_rounds,
-            valid=not reason,
-            reason=reason,
+            regret_bound=float(self.lam * norm + totals[rules.BRACKET]), B=covered,
+            n_rounds=self.n_rounds, valid=not reason, reason=reason,
             scope=scope_of_growth(self._first_classes, self.n_classes),
-        )
+        )  # fmt: skip
 
     def _why_invalid(self) -> str:
         totals = self._state.totals

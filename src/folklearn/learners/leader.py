@@ -206,13 +206,9 @@ class ExpertLearner(Learner):
                 else:
                     X, _, *labels_and_weights = rest
                     done, is_due = panel.run(
-                        state.memo,
-                        state.plan,
-                        folklore_p[start:],
-                        X,
-                        *labels_and_weights,
+                        state.memo, state.plan, folklore_p[start:], X, *labels_and_weights,
                         P[start:],
-                    )
+                    )  # fmt: skip
                 start += done
                 if is_due:
                     self._settle()

@@ -173,9 +173,8 @@ class TermMixture(Mixture):
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
         leading, start = [], 0
-        for (expert, seen, _), share in zip(
-            self._views(x), self._weights[self._alive], strict=True
-        ):
+        shares = self._weights[self._alive]
+        for (expert, seen, _), share in zip(self._views(x), shares, strict=True):
             of_expert = slice(start, start := start + len(self._names_of(expert)))
             model = expert._leading_model(seen, None if weights is None else weights[of_expert])
             if weights is None:

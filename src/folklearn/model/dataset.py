@@ -317,13 +317,9 @@ class ModelDataset:
     def _scan_rows(self, progress: Callable[[int], None] | None) -> Scan:
         """Read all rows once, for `scan`; warn of labels that look like a mistake."""
         self.scan = counts = scan(
-            self.reader,
-            self.kinds,
-            target=self.target,
-            weight=self.weight,
-            on_bad=(lambda _: None) if self.on_bad else None,
-            progress=progress,
-        )
+            self.reader, self.kinds, target=self.target, weight=self.weight,
+            on_bad=(lambda _: None) if self.on_bad else None, progress=progress,
+        )  # fmt: skip
         self.warn_of_missing()
         if counts.sorted and self.shuffle is None:
             warn_of_data(

@@ -431,9 +431,8 @@ class Model(TableClassifier):
         `Score.cost` is what that costs.
         """
         self._check_learned()
-        dataset = ModelDataset(
-            self, source, target, one_pass=True, **{"known_only": True, **options}
-        )
+        options = {"known_only": True, **options}
+        dataset = ModelDataset(self, source, target, one_pass=True, **options)
         return Score.of(dataset, costs)
 
     # What it is worth, and why.
@@ -467,9 +466,8 @@ class Model(TableClassifier):
         """
         pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            sums = pipeline.evidence.suffixes(
-                min((segment.start for segment in segments), default=0)
-            )
+            first = min((segment.start for segment in segments), default=0)
+            sums = pipeline.evidence.suffixes(first)
         return [
             Window(
                 segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,

@@ -63,9 +63,8 @@ class Contribution(NamedTuple):
     def __str__(self) -> str:
         value = format_value(self.value).removesuffix(" 00:00:00")  # of a day
         text = f"{self.name} = {value}" if self.value != "" else self.name
-        return truncate_label(
-            f"{self.name} (missing)" if self.value is None else text, _MAX_LETTERS
-        )
+        text = f"{self.name} (missing)" if self.value is None else text
+        return truncate_label(text, _MAX_LETTERS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,9 +149,8 @@ class RowExplanation:
         if self.share == 1.0:
             return f"{self.explained_by}, which {gives}"
         share = format_about(self.share)
-        return (
-            f'the expert "{self.explained_by}", which has {share} of the weight, and alone {gives}'
-        )
+        of_all = f"which has {share} of the weight, and alone"
+        return f'the expert "{self.explained_by}", {of_all} {gives}'
 
     def _repr_html_(self) -> str:
         from folklearn.model.display import row_explanation_card

@@ -80,9 +80,8 @@ def find_shapes(
         if n:
             shape = Shape(source, values, added[:n], added[n], recent, spreads[owner], is_time)
             shapes[encoder.name_of(source, part)] = shape
-    order = sorted(
-        shapes.items(), key=lambda e: (-importance.get(e[1].column, 0.0), -e[1].strength)
-    )
+    ranks = {name: (-importance.get(s.column, 0.0), -s.strength) for name, s in shapes.items()}
+    order = sorted(shapes.items(), key=lambda item: ranks[item[0]])
     ranked = sorted((o for o in groups if len(o) == 2), key=lambda owner: -spreads[owner])
     pairs = [(encoder.name_of(*a), encoder.name_of(*b), spreads[a, b]) for a, b in ranked]
     waves, share = slice(first if terms is None else len(terms.kinds), first), 0.0

@@ -160,9 +160,7 @@ class StreamEvidence(Serializable):
         X, Y, weights, P = batch.resize(len(self.numeric), self._K, self.numeric)
         if isinstance(X, SparseInput):
             numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
-            length, constant = (
-                1.0 if is_there else None for is_there in (self.scale, self.intercept)
-            )
+            length, constant = (1.0 if is_set else None for is_set in (self.scale, self.intercept))
             Z: Any = X.scale_cells(numbers, length, constant, (len(self.numeric) + 1) * SPACE)
         else:
             Z = scaler.transform(X)

@@ -95,9 +95,8 @@ class TermSet(Serializable):
     def expand(self, X: Array, Z: Array) -> Array:
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
         out = np.empty((len(X), len(self)))
-        expand_terms(
-            X, Z, self.kinds, self.columns, self.numbers, self.frequencies, self.phases, out
-        )
+        waves = self.frequencies, self.phases
+        expand_terms(X, Z, self.kinds, self.columns, self.numbers, *waves, out)
         return out
 
     def names(self, columns: Sequence[str]) -> list[str]:
@@ -318,9 +317,8 @@ class TermScaler(OnlineScaler):
         if terms is None:
             return Z
         columns = self.feature_columns[: terms.n_columns]
-        values = terms.expand(
-            np.ascontiguousarray(X[:, : terms.n_columns]), Z[:, columns] / self.unit
-        )
+        raw = np.ascontiguousarray(X[:, : terms.n_columns])
+        values = terms.expand(raw, Z[:, columns] / self.unit)
         both = np.empty((len(X), len(terms) + Z.shape[1]))
         scale_terms(values, self._term_moments, learn, self._factors, both)
         both[:, len(terms) :] = Z

@@ -149,9 +149,8 @@ def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
 
 
 def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
-    left_out = [
-        f"{name!r} ({type})" for name, type in reader.left_out.items() if name not in ignored
-    ]
+    types = {name: type for name, type in reader.left_out.items() if name not in ignored}
+    left_out = [f"{name!r} ({type})" for name, type in types.items()]
     if left_out:
         columns = "column is" if len(left_out) == 1 else "columns are"
         n_further = len(left_out) - _MAX_COLUMNS_NAMED

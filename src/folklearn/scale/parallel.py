@@ -69,9 +69,8 @@ def map_in_parallel(
     call = delayed(partial(_call, os.getcwd(), function))
     is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend
     # Arrays are mapped copy-on-write, because kernels take none that are read-only.
-    parallel = Parallel(
-        n_jobs=n_jobs, mmap_mode="c", return_as="generator" if is_streamed else "list"
-    )
+    returned = "generator" if is_streamed else "list"
+    parallel = Parallel(n_jobs=n_jobs, mmap_mode="c", return_as=returned)
     results: list[Result] = []
     # The limit of this process holds for tasks in its threads, whichever of them ends first.
     with (
@@ -169,9 +168,8 @@ def compare(
     X, y = validation.table(X), np.asarray(y)
     for name, chosen in settings.items():  # raises before anything is learned
         catalogue.make(name, 1, n_classes, chosen)
-    best = logistic_regression(
-        X, y, n_classes=n_classes, C=C, constant=constant, n_jobs=n_jobs or 1
-    )
+    problem: dict[str, Any] = {"n_classes": n_classes, "C": C, "constant": constant}
+    best = logistic_regression(X, y, **problem, n_jobs=n_jobs or 1)
     measured = map_in_parallel(
         partial(_measure, X, y, n_classes), settings.items(), n_jobs=n_jobs, progress=progress
     )
