@@ -54,6 +54,7 @@ FORGETTING = (  # places that only a folder with a policy, or an erasure, comes 
     "in_removal",
     "before_erase",
     "after_erase",
+    "before_vacuum",
 )
 
 

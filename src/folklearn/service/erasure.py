@@ -331,7 +331,7 @@ def complete(
         for entry, rest in pairs:
             _change(journal, erased.seq, entry, rest, matcher)
         journal.put_base(host.number, Base(erased.seq, erased.time, record))
-        journal.must_empty_wal = True
+        journal.note_erasure()
     sys.audit("folklearn.after_erase")
     host.take(state, erased)
     retention.to_clean[host.number] = erased.seq

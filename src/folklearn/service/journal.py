@@ -283,6 +283,24 @@ class Journal:
         self.must_empty_wal = self.must_empty_wal and n_left > 0
         self._max_wal_bytes = -1 if self.must_empty_wal else n_left + _MAX_WAL_BYTES
 
+    def note_erasure(self) -> None:
+        """Let the next `clean` write the whole file anew: the transaction erases something.
+
+        What SQLite deletes it overwrites, but where it moved a row before, in a page that was full,
+        the unused part of that page may have a copy.
+        """
+        self.must_empty_wal = True
+        self.db.execute("PRAGMA application_id=1")
+
+    def clean(self) -> None:
+        """Leave nothing in the files of what was erased, unless a reader still keeps the WAL."""
+        if self.db.pragma("application_id"):
+            sys.audit("folklearn.before_vacuum")
+            self.db.execute("VACUUM")
+            self.db.execute("PRAGMA application_id=0")
+            self.must_empty_wal = True
+        self.checkpoint()
+
     def models(self) -> list[ModelRow]:
         rows = self.db.execute(
             "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"

@@ -344,7 +344,7 @@ class Retention:
         for number, upto in self.to_clean.items():
             self._store.remove_snapshots(number, upto)
         self.to_clean.clear()
-        self._store.journal.checkpoint()
+        self._store.journal.clean()
         return not self._store.journal.must_empty_wal
 
     @property
