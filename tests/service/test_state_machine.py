@@ -261,3 +261,14 @@ def run(n_runs: int, **options: Any) -> None:
 
 def test_the_store_is_the_reference_in_any_order() -> None:
     run(50)
+
+
+def test_an_erased_prediction_is_gone_when_it_is_old_too() -> None:
+    """Found at length: it had the time of the last event that was removed."""
+    state = Service()
+    state.create(default=None)
+    state.write(wanted=[("ask", {"x": -1.0, "colour": "red"})])
+    state.erase(colour="red")
+    state.grow_old(days=1.1)
+    state.write(wanted=[("learn", ("id", 1, "no"), None)])
+    state.teardown()

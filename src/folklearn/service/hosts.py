@@ -326,7 +326,7 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
 
 def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
     """Raise for what was made at a time of which events were removed: it may be one of them."""
-    if 0 < time < (since := journal.kept_since(host.number)):
+    if 0 < time <= (since := journal.kept_since(host.number)):
         day = datetime.fromtimestamp(since / 1000, UTC)
         raise RefusedError(
             410,

@@ -125,7 +125,7 @@ def _with_learner(
     return ModelSize(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
 
-def _refuse_size(size: ModelSize, limits: ModelSize, now: ModelSize) -> RefusedError | None:
+def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> RefusedError | None:
     """Return which limit would be exceeded by growth from now to a size, None if none would."""
     for what, wanted, limit, present in zip(size._fields, size, limits, now, strict=True):
         if wanted > max(limit, present):
@@ -239,9 +239,9 @@ class ClassifierState:
                 return NO_GROWTH  # nearly all rows of numbers
         now, limits = measure_size(self.model), self.created.limits
         size = bound_size(self.model, items)
-        if _refuse_size(size, limits, now):
+        if _why_too_large(size, limits, now):
             size = bound_size(self.model, items, exactly=True)
-            if refusal := _refuse_size(size, limits, now):
+            if refusal := _why_too_large(size, limits, now):
                 raise refusal
         if len(items) > 1 and len(items) * size.features > _MAX_MATRIX_NUMBERS < limits.features:
             raise RefusedError(422, "these rows are too wide to be learned together")
