@@ -284,7 +284,7 @@ class Journal:
         self._max_wal_bytes = -1 if self.must_empty_wal else n_left + _MAX_WAL_BYTES
 
     def note_erasure(self) -> None:
-        """Let the next `clean` write the whole file anew: the transaction erases something.
+        """Let the next `clean` write the whole file anew: events were removed.
 
         What SQLite deletes it overwrites, but where it moved a row before, in a page that was full,
         the unused part of that page may have a copy.

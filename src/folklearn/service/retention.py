@@ -53,6 +53,7 @@ _SLACK = 1.25  # times the size that the journal may have before a round begins
 _N_MARKS = 8  # while the journal grows by its limit
 _N_REMOVED = 2_000  # events that are looked at in one transaction
 _N_EXPIRED = 1_000
+_MAX_REWRITTEN_BYTES = 100_000_000  # of a journal that is written anew after a round, in a second
 _N_VACUUMED = 2_000  # pages given back at a time
 _NICE = 10
 
@@ -449,6 +450,8 @@ class Retention:
             sys.audit("folklearn.in_removal")
         (most,) = journal.row("SELECT coalesce(max(kept_after), 0) FROM model")
         self._removed_upto = stop if stop < most else None
+        if self._removed_upto is None and journal.n_bytes <= _MAX_REWRITTEN_BYTES:
+            journal.note_erasure()
 
 
 def is_remembered(key: str, time: int, since: int) -> bool:
