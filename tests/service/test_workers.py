@@ -1,5 +1,6 @@
 """Worker processes answer as one process does, and nothing is lost whichever of them dies."""
 
+import asyncio
 import http.client
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from folklearn import load
-from folklearn.service import Client
+from folklearn.service import Client, worker
 from tests.service import audit, lives
 from tests.service.attacks import Command, serving
 from tests.service.clients import AGENT, AGENT_CONFIG, MODEL
@@ -173,6 +174,31 @@ def test_what_workers_answer_is_counted(service: Command) -> None:
     while count() < before + 20:
         time.sleep(0.1)
     assert count() == before + 20
+
+
+def test_few_changes_are_begun_between_two_looks_at_the_sockets() -> None:
+    """So that predictions come through beside many labels; all get their turn, in order."""
+
+    async def run() -> list[tuple[int, int]]:
+        turns, begun = worker.Turns(), list[tuple[int, int]]()
+        n_looks = 0
+
+        async def change(number: int) -> None:
+            await turns.take()
+            begun.append((n_looks, number))
+
+        tasks = [asyncio.create_task(change(number)) for number in range(30)]
+        while len(begun) < 30:
+            n_looks += 1
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        return begun
+
+    begun = asyncio.run(run())
+    assert [number for _, number in begun] == [*range(30)]
+    per_look = Counter(look for look, _ in begun)
+    assert max(per_look.values()) <= worker._CHANGES_AT_A_TIME
+    assert len(per_look) >= 30 // worker._CHANGES_AT_A_TIME
 
 
 def test_workers_are_replaced_without_a_lost_request(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from folklearn.service.service import Gate, make_queue_refusal
 
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
 _OBSERVED_SECONDS = 1.0  # between two reports of what was answered
+_CHANGES_AT_A_TIME = 4  # between two looks at the sockets
 _FINISHING_SECONDS = 0.01  # between two looks whether all is answered
 _HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
 
@@ -63,6 +65,38 @@ def _restore(message: link.ModelPublished) -> PublishedModel:
     if message.content:
         model = Model.from_record(serialization.of_bytes(message.content))
     return PublishedModel(message.version, model)
+
+
+class Turns:
+    """Changes of models that are begun between two looks at the sockets: so many, the next later.
+
+    Predictions are answered in between, however many changes there are, and the other way round.
+    """
+
+    def __init__(self) -> None:
+        self._n_left = _CHANGES_AT_A_TIME
+        self._waiting = deque[asyncio.Future[None]]()
+
+    async def take(self) -> None:
+        """Wait for a turn."""
+        loop = asyncio.get_running_loop()
+        if self._n_left == _CHANGES_AT_A_TIME:
+            loop.call_soon(self._renew)
+        if self._n_left:
+            self._n_left -= 1
+        else:
+            self._waiting.append(loop.create_future())
+            await self._waiting[-1]
+
+    def _renew(self) -> None:
+        n = min(len(self._waiting), _CHANGES_AT_A_TIME)
+        for _ in range(n):
+            turn = self._waiting.popleft()
+            if not turn.done():  # else its request was cancelled
+                turn.set_result(None)
+        self._n_left = _CHANGES_AT_A_TIME - n
+        if n:
+            asyncio.get_running_loop().call_soon(self._renew)
 
 
 class Worker(Gate, link.Connection):
@@ -204,6 +238,11 @@ def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGI
         if endpoint.handler in _HERE
     }
 
+    changing = {
+        endpoint.path.removeprefix(f"{MODEL}/") for endpoint in ENDPOINTS if not endpoint.handler
+    }
+    turns = Turns()
+
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await live(scope, receive, send)
@@ -215,6 +254,8 @@ def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGI
         try:
             content = bytes(await read_body(receive, call.headers, limits.body, call))
             if app is not None:
+                if verb in changing:
+                    await turns.take()
                 with suppress(ElsewhereError):
                     scope["path_params"] = {"name": name}
                     await app(scope, partial(_repeat, content), send)
