@@ -285,7 +285,8 @@ MUTANTS = (
     ),
     Mutant(
         "a renewed feature costs the certificate nothing", "learners/folklore.py",
-        "totals[BRACKET] += self.lam * self.n_classes * self.B**2", "totals[BRACKET] += 0.0",
+        "self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2",
+        "self._state.totals[rules.BRACKET] += 0.0",
         _OF_RENEWAL,
     ),
     Mutant(
