@@ -21,12 +21,16 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import uvicorn
+
 from folklearn.cli.app import BAD_INPUT
 from folklearn.errors import FolklearnError
 from folklearn.service import journal, server
 from folklearn.service.keys import Keys
+from folklearn.service.limits import Limits
 from folklearn.service.server import application
 from folklearn.service.service import Service
+from folklearn.service.worker import make_application
 from tests.service.audit import LIMITS
 from tests.service.clients import ShortLine, session
 
@@ -185,6 +189,21 @@ def serve(
 
     sys.stdin = None  # type: ignore[assignment]  # which uvicorn hands to workers by its number
     server.serve(folder, "127.0.0.1", port, LIMITS, begun, n_workers=n_workers)
+
+
+def work(
+    folder: Path,
+    limits: Limits,
+    n_workers: int,
+    path: Path,
+    listening: socket.socket,
+    options: dict[str, Any],
+) -> None:
+    """Answer as a worker of a service in another process."""
+    _quietly(folder)
+    make = functools.partial(make_application, folder, limits, n_workers, "text", path)
+    config = uvicorn.Config(make, factory=True, lifespan="on", **options)
+    uvicorn.Server(config).run([listening])
 
 
 def do(folder: Path, secret: str, record: Path, seed: int, n: int, fault: Fault | None) -> None:

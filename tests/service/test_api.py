@@ -442,7 +442,7 @@ def test_the_client_of_python(service: Running, tmp_path: Path) -> None:
         model = client.create("python", wait=60.0)
         model.learn("go", ROW)
         model.learn_many([(OTHER, "stay"), (ROW, "go")])
-        found = model.predict(ROW)
+        found = model.predict(ROW, at_least=model.describe()["version"])
         assert found.label == "go"
         assert model.learn_many([]) == {"learned": 0, "refused": []}
         assert sum(found.probabilities.values()) == pytest.approx(1.0)

@@ -40,7 +40,7 @@ class Call:
     key: Key = NO_KEY
     host: Any = None  # `ModelHost`, where the path names a model that exists
     body: Any = None
-    n_bytes: int = 0  # of the content
+    content: bytes | bytearray = b""
     n_waiting_bytes: int = 0  # of it while it waits, about
     n_traffic: int = 0  # bytes that it holds of the traffic of large requests and answers
     answer: Any = None  # an `Answer`, the content of one, or a response of Starlette
@@ -49,7 +49,7 @@ class Call:
         """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
         n_more = max(0, n_bytes - _FREE_BYTES) - self.n_traffic
         if n_more > 0:
-            if self.service.n_traffic_bytes + n_more > self.service.limits.traffic:
+            if self.service.n_traffic_bytes + n_more > self.service.traffic_part:
                 raise RefusedError(
                     503,
                     "too many large requests and answers are on their way: try again, and read "
@@ -115,8 +115,8 @@ class EndpointApp:
                 what = f"on the model {name!r}" if name else "on all models of the tenant"
                 raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
         content = await read_body(receive, call.headers, service.limits.body, call)
-        call.n_bytes = call.n_waiting_bytes = len(content)
-        call.n_waiting_bytes += _BYTES_PER_REQUEST + _BYTES_PER_CELL * content.count(b":")
+        call.content, n_cells = content, content.count(b":")
+        call.n_waiting_bytes = len(content) + _BYTES_PER_REQUEST + _BYTES_PER_CELL * n_cells
         call.host = service.hosts.get((call.key.tenant, name))
         if name and endpoint.body is not events.Config:
             if call.host is None and service.is_worker:
@@ -142,7 +142,7 @@ class EndpointApp:
             key = header.decode("latin-1")
             if not SHORT_ASCII.fullmatch(header):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-        if service.gather is not None and events.names_predictions(call.body):
+        if service.has_workers and events.names_predictions(call.body):
             await service.gather()
         change = Change(call.host, call.body, key, call.key.id)
         return await service.submit(change, call.n_waiting_bytes)

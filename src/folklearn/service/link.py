@@ -25,9 +25,24 @@ class ForwardedRequest(Message, tag=0, frozen=True):
 
     number: int
     method: str
+    scheme: str
+    server: tuple[str, int | None] | None
     path: str
     query: bytes
     headers: list[tuple[bytes, bytes]]
+    content: bytes | None  # None is sent where it is wanted
+
+
+class ContentWanted(Message, tag=12, frozen=True):
+    """The content of a request is to be read."""
+
+    number: int
+
+
+class Content(Message, tag=13, frozen=True):
+    """The content of a request."""
+
+    number: int
     content: bytes
 
 

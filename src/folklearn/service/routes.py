@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -86,11 +87,15 @@ async def describe(call: Call) -> Json:
 
 async def delete(call: Call) -> Any:
     """Delete a model; its events stay in the journal, or as long as the policy says."""
-    return await call.service.writer.submit(lambda: call.service.store.delete(call.host))
+    answer = await call.service.writer.submit(lambda: call.service.store.delete(call.host))
+    with suppress(RefusedError):
+        await call.service.gather()  # no process predicts from it any more
+    return answer
 
 
 async def erase(call: Call) -> Any:
     """Erase rows of a person from journal, archives, snapshots and model."""
+    await call.service.gather()  # what was predicted from such rows
     return await erasure.erase(call.service, call.host, call.body)
 
 
@@ -242,7 +247,7 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
         )
     remedy = f"ask for {limits.answer // n_each:,} rows at a time"
     check_answer_length(len(rows) * n_each, limits.answer, remedy)
-    call.take_traffic(call.n_bytes + len(rows) * n_each)
+    call.take_traffic(len(call.content) + len(rows) * n_each)
     return published
 
 

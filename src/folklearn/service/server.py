@@ -185,7 +185,6 @@ def serve(
         }
         if n_workers:
             serve_with_workers(service, app, listening, n_workers, log, options)
-            service.close()
         else:
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
 

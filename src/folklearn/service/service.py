@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,14 +44,22 @@ class Gate:
     """What every process that answers requests has: keys, limits, and models to look up."""
 
     submit: Callable[..., Any]  # see `Writer.submit`
-    is_worker = False
+    is_worker = has_workers = False
+    n_sharing = 1  # processes that share the limits of traffic and queue
 
     def __init__(self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any]) -> None:
         self.folder, self.limits, self.hosts = folder, limits, hosts
         self.keys, self.sessions = Keys(folder), Sessions()
         self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
-        # Where other processes predict: waits until all that they remember was handed over.
-        self.gather: Callable[[], Awaitable[None]] | None = None
+        # Where other processes predict: waits until all that they remember was handed over, and
+        # they know what was announced.
+        self.gather: Callable[[], Awaitable[Any]] = partial(asyncio.sleep, 0)
+
+    @property
+    def traffic_part(self) -> int:
+        """Bytes of the limit that this process may hold: enough for one request at least."""
+        whole, one = self.limits.traffic, self.limits.body + self.limits.answer
+        return max(whole // self.n_sharing, min(whole, one))
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names."""

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from threadpoolctl import threadpool_limits
 
 from folklearn import serialization
@@ -48,9 +48,11 @@ class WorkerHost:
 
     async def _read(self) -> None:
         """Read a large model while requests are answered from the one before."""
-        while self._published is None or self._published.version != self._newest.version:
-            self._published = await asyncio.to_thread(_restore, self._newest)
-        self._reading = None
+        try:
+            while self._published is None or self._published.version != self._newest.version:
+                self._published = await asyncio.to_thread(_restore, self._newest)
+        finally:
+            self._reading = None
 
     @property
     def published(self) -> PublishedModel:
@@ -104,9 +106,10 @@ class Worker(Gate, link.Connection):
 
     is_worker = True
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, n_workers: int) -> None:
         link.Connection.__init__(self)
         Gate.__init__(self, folder, limits, {})
+        self.n_sharing = n_workers
         self._n_requests, self._n_bytes = 0, 0
         self.submit = self._submit
         self._answers: dict[int, asyncio.Queue[Any]] = {}  # of forwarded requests
@@ -119,8 +122,9 @@ class Worker(Gate, link.Connection):
 
     def receive(self, message: Any) -> None:
         match message:
-            case link.AnswerBegun(number) | link.AnswerPart(number) if number in self._answers:
-                self._answers[number].put_nowait(message)
+            case link.AnswerBegun(number) | link.AnswerPart(number) | link.ContentWanted(number):
+                if number in self._answers:  # else the client is gone
+                    self._answers[number].put_nowait(message)
             case link.ChangeAnswered(number, status, body):
                 future, n_bytes = self._changes.pop(number)
                 self._n_bytes -= n_bytes
@@ -165,9 +169,13 @@ class Worker(Gate, link.Connection):
         raise ElsewhereError
 
     def _submit(self, change: Change, n_bytes: int) -> Any:
-        is_full = len(self._changes) >= self.limits.queued_events
-        if is_full or self._n_bytes + n_bytes > self.limits.queued_bytes:
-            raise make_queue_refusal(self.limits, len(self._changes))
+        """Hand a change over; one of any size that the queue may have if no other waits."""
+        limits, n_waiting = self.limits, self.n_sharing * len(self._changes)
+        n_bytes_waiting = n_bytes
+        if n_waiting:
+            n_bytes_waiting = self.n_sharing * (self._n_bytes + n_bytes)
+        if n_waiting >= limits.queued_events or n_bytes_waiting > limits.queued_bytes:
+            raise make_queue_refusal(limits, n_waiting)
         self._n_requests += 1
         self._n_bytes += n_bytes
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -177,22 +185,22 @@ class Worker(Gate, link.Connection):
         self.send(link.ForwardedChange(number, row.tenant, row.name, row.number, *asked, n_bytes))
         return future
 
-    async def forward(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> None:
-        """Let the parent answer a request."""
+    async def forward(
+        self, scope: Scope, content: bytes | None, receive: Receive, send: Send
+    ) -> None:
+        """Let the parent answer a request; content that was not read is read if it wants it."""
         self._n_requests += 1
-        number = self._n_requests
+        number, call = self._n_requests, Call(self, "", dict(scope["headers"]))
         answer = self._answers[number] = asyncio.Queue()
-        method, watching = scope["method"], None
-        headers = [*scope["headers"]]
-        self.send(
-            link.ForwardedRequest(
-                number, method, scope["path"], scope["query_string"], headers, content
-            )
-        )
-        if method == "GET":  # whose answers may be long, or without an end
-            watching = asyncio.get_running_loop().create_task(self._watch(number, receive))
+        request = scope["method"], scope["scheme"], scope["server"], scope["path"]
+        rest = scope["query_string"], [*scope["headers"]], content
+        self.send(link.ForwardedRequest(number, *request, *rest))
+        watching = None if content is None else self._watch(number, receive)
         try:
-            begun = await answer.get()
+            while isinstance(begun := await answer.get(), link.ContentWanted):
+                content = bytes(await read_body(receive, call.headers, self.limits.body, call))
+                self.send(link.Content(number, content))
+                watching = self._watch(number, receive)
             if isinstance(begun, link.AnswerPart):
                 raise RuntimeError("the request failed in the parent")
             await send(
@@ -213,22 +221,32 @@ class Worker(Gate, link.Connection):
                     self.send(link.PartTaken(number))
         except TimeoutError:
             self.send(link.ClientGone(number))  # the server hangs up on an answer that is not whole
+        except RefusedError as refusal:  # its content is too much
+            self.send(link.ClientGone(number))
+            refused: Any = partial(respond, call, refusal.answer)
+            await name_requests(refused)(scope, receive, send)
         finally:
             del self._answers[number]
+            self.n_traffic_bytes -= call.n_traffic
             if watching is not None:
                 watching.cancel()
 
-    async def _watch(self, number: int, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.send(link.ClientGone(number))
+    def _watch(self, number: int, receive: Receive) -> asyncio.Task[None]:
+        """Tell when a client whose content was read has hung up."""
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self.send(link.ClientGone(number))
+
+        return asyncio.get_running_loop().create_task(watch())
 
 
-def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGIApp:
-    """Return the application of a worker, with its part of the limits."""
+def make_application(folder: Path, limits: Limits, n_workers: int, log: str, path: Path) -> ASGIApp:
+    """Return the application of one of several workers."""
     configure_logs(log)
     threadpool_limits(1, user_api="blas")  # as where predictions are replayed
-    worker = Worker(folder, limits)
+    worker = Worker(folder, limits, n_workers)
     prefix, _, _ = MODEL.partition("{")
     apps = {
         (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): name_requests(
@@ -250,22 +268,21 @@ def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGI
         path: str = scope["path"]
         name, _, verb = path.removeprefix(prefix).partition("/")
         app = apps.get((scope["method"], verb)) if path.startswith(prefix) and name else None
-        call = Call(worker, name, dict(scope["headers"]))
-        try:
-            content = bytes(await read_body(receive, call.headers, limits.body, call))
-            if app is not None:
-                if verb in changing:
-                    await turns.take()
-                with suppress(ElsewhereError):
-                    scope["path_params"] = {"name": name}
-                    await app(scope, partial(_repeat, content), send)
-                    return
-            await worker.forward(scope, content, receive, send)
-        except RefusedError as refusal:
-            answer: Any = partial(respond, call, refusal.answer)
-            await name_requests(answer)(scope, receive, send)
-        finally:
-            worker.n_traffic_bytes -= call.n_traffic
+        content: bytes | None
+        if app is not None:
+            if verb in changing:
+                await turns.take()
+            with suppress(ElsewhereError):
+                scope["path_params"] = {"name": name}
+                await app(scope, receive, send)
+                return
+            content = bytes(scope["call"].content)
+        else:
+            headers = dict(scope["headers"])
+            is_empty = b"transfer-encoding" not in headers
+            is_empty = is_empty and headers.get(b"content-length", b"0") == b"0"
+            content = b"" if is_empty else None
+        await worker.forward(scope, content, receive, send)
 
     @asynccontextmanager
     async def connected() -> Any:
@@ -285,7 +302,3 @@ def make_application(folder: Path, limits: Limits, log: str, path: Path) -> ASGI
         await send({"type": "lifespan.shutdown.complete"})
 
     return application
-
-
-async def _repeat(content: bytes) -> Message:
-    return {"type": "http.request", "body": content, "more_body": False}

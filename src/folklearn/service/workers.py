@@ -7,13 +7,12 @@ and every other request as it came.
 """
 
 import asyncio
-import dataclasses
+import contextlib
 import logging
 import socket
 import tempfile
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Message, Scope
+from uvicorn.lifespan.on import LifespanOn
 from uvicorn.supervisors import Multiprocess
 
 from folklearn.service import events, link
@@ -32,8 +32,7 @@ from folklearn.service.worker import make_application
 
 _log = logging.getLogger("folklearn.service")
 
-_GATHER_SECONDS = 1.0  # after which a worker that is silent is not waited for
-_SHARED_LIMITS = ("traffic", "queued_events", "queued_bytes")  # each worker has its part
+_START_SECONDS = 60  # of a worker, at most, before another one ends; or in which it is silent
 
 
 class WorkerConnection(link.Connection):
@@ -42,8 +41,7 @@ class WorkerConnection(link.Connection):
     def __init__(self, parent: "WorkerParent") -> None:
         super().__init__()
         self._parent, self._service = parent, parent.service
-        self._waiting: dict[int, asyncio.Future[None]] = {}  # parts that are on their way
-        self._gone: dict[int, asyncio.Event] = {}  # requests under way
+        self._under_way: dict[int, _ForwardedRequest] = {}
         self._unsent: dict[int, ModelHost] = {}  # published while nothing could be written
         self._tasks: set[asyncio.Task[None]] = set()
         self.gathering: dict[int, asyncio.Future[None]] = {}
@@ -57,9 +55,9 @@ class WorkerConnection(link.Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._parent.connections.discard(self)
-        for gone in self._gone.values():
-            gone.set()
-        for future in [*self._waiting.values(), *self.gathering.values()]:
+        for request in self._under_way.values():
+            request.leave()
+        for future in self.gathering.values():
             future.cancel()
 
     def resume_writing(self) -> None:
@@ -83,12 +81,12 @@ class WorkerConnection(link.Connection):
         match message:
             case link.ForwardedRequest():
                 self._begin(self._answer(message))
-            case link.PartTaken(number) if number in self._waiting:
-                taken = self._waiting.pop(number)
-                if not taken.done():  # else nobody waits for it any more
-                    taken.set_result(None)
-            case link.ClientGone(number) if number in self._gone:
-                self._gone[number].set()
+            case link.Content(number, content) if number in self._under_way:
+                self._under_way[number].content.put_nowait(content)
+            case link.PartTaken(number) if number in self._under_way:
+                self._under_way[number].taken.set()
+            case link.ClientGone(number) if number in self._under_way:
+                self._under_way[number].leave()
             case link.ForwardedChange(request=request):
                 if events.names_predictions(request):
                     self._begin(self._change_later(message))
@@ -101,44 +99,49 @@ class WorkerConnection(link.Connection):
                 self.gathering.pop(number).set_result(None)
 
     async def _answer(self, request: link.ForwardedRequest) -> None:
-        number, content, is_whole = request.number, [request.content], False
-        gone = self._gone[number] = asyncio.Event()
+        number, is_wanted, is_whole = request.number, True, False
+        under_way = self._under_way[number] = _ForwardedRequest(request.content)
 
         async def receive() -> Message:
-            if content:
-                return {"type": "http.request", "body": content.pop(), "more_body": False}
-            await gone.wait()
+            nonlocal is_wanted
+            if is_wanted:
+                is_wanted = False
+                if request.content is None:
+                    self.send(link.ContentWanted(number))
+                if (content := await under_way.content.get()) is not None:
+                    return {"type": "http.request", "body": content, "more_body": False}
+            await under_way.gone.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             nonlocal is_whole
+            if under_way.gone.is_set():  # nothing takes it any more
+                return
             if message["type"] == "http.response.start":
                 headers = [*message.get("headers", ())]
                 self.send(link.AnswerBegun(number, message["status"], headers))
                 return
             has_more = message.get("more_body", False)
-            is_whole, taken = not has_more, asyncio.get_running_loop().create_future()
-            self._waiting[number] = taken
+            is_whole = not has_more
+            under_way.taken.clear()
             self.send(link.AnswerPart(number, bytes(message.get("body", b"")), has_more))
             if has_more:
-                await taken
+                await under_way.taken.wait()
 
         scope: Scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http",
-            "method": request.method, "path": request.path, "raw_path": request.path.encode(),
-            "query_string": request.query, "root_path": "", "headers": request.headers,
-            "client": None, "server": None,
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1",
+            "scheme": request.scheme, "method": request.method, "path": request.path,
+            "raw_path": request.path.encode(), "query_string": request.query, "root_path": "",
+            "headers": request.headers, "client": None, "server": request.server,
         }  # fmt: skip
         try:
-            with suppress(asyncio.CancelledError):  # the worker is no more
-                await self._parent.application(scope, receive, send)
+            await self._parent.application(scope, receive, send)
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
         finally:
             if not is_whole:  # the client was too slow: the worker hangs up
                 self.send(link.AnswerPart(number, b"", False))
-            self._gone.pop(number, None)
-            self._waiting.pop(number, None)
+            del self._under_way[number]
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -146,8 +149,12 @@ class WorkerConnection(link.Connection):
         task.add_done_callback(self._tasks.discard)
 
     async def _change_later(self, message: link.ForwardedChange) -> None:
-        await self._parent.gather()
-        self._change(message)
+        try:
+            await self._parent.gather()
+        except RefusedError as refusal:
+            self.send(link.ChangeAnswered(message.number, *refusal.answer))
+        else:
+            self._change(message)
 
     def _change(self, message: link.ForwardedChange) -> None:
         host = self._service.hosts.get((message.tenant, message.name))
@@ -170,11 +177,28 @@ class WorkerConnection(link.Connection):
             self.send(link.ChangeAnswered(number, *describe_error(error).answer))
 
 
+class _ForwardedRequest:
+    """A request that the parent answers, as far as its worker has got with it."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self.content: asyncio.Queue[bytes | None] = asyncio.Queue()
+        if content is not None:
+            self.content.put_nowait(content)
+        self.taken, self.gone = asyncio.Event(), asyncio.Event()  # the last part; the client
+
+    def leave(self) -> None:
+        """Wait for nothing more from a client, or a worker, that is gone."""
+        self.content.put_nowait(None)
+        self.taken.set()
+        self.gone.set()
+
+
 class WorkerParent:
     """The parent of workers: a thread answers what they hand over and sends them models."""
 
-    def __init__(self, service: Service, application: ASGIApp, path: Path) -> None:
+    def __init__(self, service: Service, application: ASGIApp, path: Path, n_workers: int) -> None:
         self.service, self.application, self._path = service, application, path
+        service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
         self._n_gathered = 0
         self._gathering: asyncio.Task[None] | None = None
@@ -185,19 +209,31 @@ class WorkerParent:
     def start(self) -> None:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-        self.service.gather = self.gather
+        self.service.gather, self.service.has_workers = self.gather, True
         self.service.store.memory.announce = self._announce
 
     def stop(self) -> None:
+        """End with the service, when all workers have ended."""
+        self.service.store.memory.announce = None
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        with contextlib.closing(self._loop):
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_forever()
 
     async def _listen(self) -> None:
-        await self._loop.create_unix_server(lambda: WorkerConnection(self), str(self._path))
+        make = partial(WorkerConnection, self)
+        self._server = await self._loop.create_unix_server(make, str(self._path))
+        self._lifespan = LifespanOn(uvicorn.Config(self.application, log_config=None))
+        await self._lifespan.startup()
+
+    async def _end(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+        await self._lifespan.shutdown()
 
     def _announce(self, host: ModelHost) -> None:
         """Send a model to all workers; the caller is the thread that learns."""
@@ -227,8 +263,10 @@ class WorkerParent:
             answers.append(self._loop.create_future())
             connection.gathering[self._n_gathered] = answers[-1]
             connection.send(link.Gather(self._n_gathered))
-        if answers:
-            await asyncio.wait(answers, timeout=_GATHER_SECONDS)
+        deadline = self.service.limits.deadline
+        if answers and (await asyncio.wait(answers, timeout=deadline))[1]:
+            sentence = "a worker does not answer: try again"
+            raise RefusedError(503, sentence, retry_after=1, limit=f"deadline={deadline}")
 
 
 def serve_with_workers(
@@ -242,12 +280,10 @@ def serve_with_workers(
     """Let workers answer what comes to a socket, until a signal comes."""
     with tempfile.TemporaryDirectory(prefix="folklearn-") as place:
         path = Path(place) / "writer"
-        service.store.memory.n_readers = n_workers
-        parent = WorkerParent(service, application, path)
+        parent = WorkerParent(service, application, path, n_workers)
         parent.start()
-        parts = {name: getattr(service.limits, name) // n_workers for name in _SHARED_LIMITS}
-        limits = dataclasses.replace(service.limits, **parts)
-        make = partial(make_application, service.folder, limits, log, path)
-        config = uvicorn.Config(make, factory=True, workers=n_workers, lifespan="on", **options)
+        make = partial(make_application, service.folder, service.limits, n_workers, log, path)
+        options |= {"workers": n_workers, "timeout_worker_healthcheck": _START_SECONDS}
+        config = uvicorn.Config(make, factory=True, lifespan="on", **options)
         Multiprocess(config, [listening]).run()
         parent.stop()
