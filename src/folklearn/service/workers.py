@@ -214,7 +214,6 @@ class WorkerParent:
 
     def stop(self) -> None:
         """End with the service, when all workers have ended."""
-        self.service.store.memory.announce = None
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
