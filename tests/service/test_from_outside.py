@@ -20,7 +20,7 @@ from folklearn.service.limits import Limits
 from folklearn.service.logs import LogFormatter
 from folklearn.service.store import ModelStore
 from tests.service.attacks import WORDS, serving
-from tests.service.running import running
+from tests.service.running import N_WORKERS, running
 
 MODEL = "/v1/models/churn"
 SECRET = "a value that is nobody's business"
@@ -42,6 +42,7 @@ def logged(*, as_json: bool) -> Iterator[io.StringIO]:
         service_log.removeHandler(handler)
 
 
+@pytest.mark.skipif(N_WORKERS > 0, reason="other processes have logs of their own")
 def test_every_request_is_a_line_of_json(tmp_path: Path) -> None:
     with logged(as_json=True) as stream, running(tmp_path / "folder") as service:
         named = {"X-Request-Id": "order 4711"}
