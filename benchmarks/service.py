@@ -31,7 +31,6 @@ RESULTS = Path(__file__).parent / "results"
 FEATURES, CLASSES, BATCH, WARM = 20, 5, 1_000, 20_000
 SECONDS = 8.0
 CLIENTS, PREDICTING = (1, 64, 256), 64  # connections that tell labels, and that ask
-FOLKLORE = {"learner": "folklore"}
 
 Requests = Callable[[int], bytes]  # the content of the n-th request
 
@@ -316,11 +315,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place)
         found["syncs_before"] = sync_rate(folder)
-        long = arguments.minutes
-        for config, n_workers, minutes in (({}, 0, long), ({}, 2, long), (FOLKLORE, 0, 0.25)):
+        for n_workers in (0, 2):
             with serving(folder / f"served{len(found['models'])}", n_workers) as server:
                 found["models"].append(
-                    {"workers": n_workers} | uvloop.run(measured(server, config, minutes))
+                    {"workers": n_workers} | uvloop.run(measured(server, {}, arguments.minutes))
                 )
         found["syncs_after"] = sync_rate(folder)
     write_json(RESULTS / "service.json", found)
