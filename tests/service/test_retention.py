@@ -1,6 +1,7 @@
 """What a folder forgets, by its policy and on request, and that it forgets nothing else."""
 
 import shutil
+import sys
 from pathlib import Path
 from random import Random
 
@@ -304,6 +305,23 @@ def test_nothing_is_lost_when_it_dies_while_it_forgets(
 
 
 MOST = {"before_erase": 2, "after_erase": 2, "before_vacuum": 2, "in_compaction": 40}
+
+
+def test_a_journal_of_which_nothing_was_removed_is_not_written_anew(tmp_path: Path) -> None:
+    """Not at a start, and not when time passes; once when a round has removed something."""
+    n_written = 0
+
+    def hook(event: str, arguments: object) -> None:
+        nonlocal n_written
+        n_written += event == "folklearn.before_vacuum"
+
+    sys.addaudithook(hook)
+    for keep_days, n_wanted in ((None, 0), (30.0, 0), (1.0, 1)):
+        n_written = 0
+        ageing = Ageing(tmp_path / "folder", 0, keep_days=keep_days)
+        ageing.day()
+        ageing.store.close()
+        assert n_written == n_wanted
 
 
 def test_no_copy_of_a_row_is_left_in_an_unused_part_of_a_page(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ class Retention:
                 late = journal.waiting_upto(self._expired_upto, _N_EXPIRED)
                 self._expired_upto = self._expired_upto if late else 0
                 store.expire_ids(late)
-        if self.to_clean or journal.must_empty_wal:
+        if self.to_clean or (journal.must_empty_wal and self._removed_upto is None):
             self.clean()
         if journal.db.pragma("freelist_count"):
             journal.db.execute(f"PRAGMA incremental_vacuum({_N_VACUUMED})").fetchall()
@@ -447,11 +447,11 @@ class Retention:
                     else:
                         db.execute("DELETE FROM event WHERE seq = ?", (seq,))
                 db.executemany("DELETE FROM asked WHERE seq = ?", [row[:1] for row in rows])
+                if journal.n_bytes <= _MAX_REWRITTEN_BYTES:
+                    journal.note_erasure()
             sys.audit("folklearn.in_removal")
         (most,) = journal.row("SELECT coalesce(max(kept_after), 0) FROM model")
         self._removed_upto = stop if stop < most else None
-        if self._removed_upto is None and journal.n_bytes <= _MAX_REWRITTEN_BYTES:
-            journal.note_erasure()
 
 
 def is_remembered(key: str, time: int, since: int) -> bool:
