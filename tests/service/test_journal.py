@@ -79,9 +79,9 @@ def test_a_deleted_model_waits_for_nothing(tmp_path: Path) -> None:
     host = store.hosts["main", "labels"]
     asked = PredictionEvent({"x": 1.0}, [], 0.0, host.version)
     store.write([Change(host, PredictionsRequest([(new_id(), asked)]))])
-    assert len(store.journal.due(LATER, 10)) == 1
+    assert len(store.journal.waiting_upto("due", LATER, 10)) == 1
     store.delete(host)
-    assert store.journal.due(LATER, 10) == []
+    assert store.journal.waiting_upto("due", LATER, 10) == []
     store.abandon()
 
 

@@ -69,7 +69,7 @@ class Memory:
         self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
         # Called for a model that is published, begun or deleted, where other processes predict.
-        self.announce: Callable[[ModelHost], None] | None = None
+        self.announce: Callable[[ModelHost], None] = lambda host: None
         self.n_readers = 0  # processes that hold what is announced
 
     @property
@@ -186,12 +186,9 @@ class ModelHost:
         if self.is_published:
             return
         self.published = PublishedModel(self.version, self.state.copy_to_predict())
-        least = 0.0
-        if self.memory.announce is not None:
-            self.memory.announce(self)
-            least = _ANNOUNCE_SECONDS
+        self.memory.announce(self)
         self.measure()
-        ended = time.monotonic()
+        ended, least = time.monotonic(), _ANNOUNCE_SECONDS if self.memory.n_readers else 0.0
         self.may_publish = ended + max(least, _PUBLISH_INTERVAL_FACTOR * (ended - began))
 
     def measure(self) -> None:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import apsw
@@ -415,11 +415,14 @@ class Journal:
         seq = self._value("SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?", after, n - 1)
         return self.last if seq is None else int(seq)
 
-    def waiting_upto(self, seq: int, limit: int) -> list[tuple[int, UUID]]:
+    def waiting_upto(
+        self, column: Literal["due", "seq"], value: int, limit: int
+    ) -> list[tuple[int, UUID]]:
+        """Return model and id of what waits, in order of a column, up to a value of it."""
         rows = self.db.execute(
             "SELECT asked.model, id FROM asked JOIN event USING (seq) "
-            "WHERE told IS NULL AND seq <= ? ORDER BY seq LIMIT ?",
-            (seq, limit),
+            f"WHERE told IS NULL AND {column} <= ? ORDER BY {column} LIMIT ?",
+            (value, limit),
         )
         return [(model, UUID(bytes=id)) for model, id in rows]
 
@@ -443,14 +446,6 @@ class Journal:
     def answer(self, seq: int) -> bytes | None:
         content = self.answers_to_add.get(seq)
         return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
-
-    def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
-        rows = self.db.execute(
-            "SELECT asked.model, id FROM asked JOIN event USING (seq) "
-            "WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
-            (now, limit),
-        )
-        return [(model, UUID(bytes=id)) for model, id in rows]
 
     def n_waiting(self, model: int) -> int:
         count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"

@@ -327,7 +327,7 @@ class Retention:
             elif self._has_grown():
                 self._to_mark = store.models()
             if self._expired_upto:
-                late = journal.waiting_upto(self._expired_upto, _N_EXPIRED)
+                late = journal.waiting_upto("seq", self._expired_upto, _N_EXPIRED)
                 self._expired_upto = self._expired_upto if late else 0
                 store.expire_ids(late)
         if self.to_clean or (journal.must_empty_wal and self._removed_upto is None):

@@ -1,7 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp, Scope
 
 from folklearn.model.model import Model
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
@@ -349,3 +350,27 @@ ENDPOINTS = (
     Endpoint("POST", f"{MODEL}/erase", "admin", erase, events.EraseRequest),
     Endpoint("GET", f"{MODEL}/events", "read", watch),
 )
+
+
+def route_by_name(apps: Mapping[Endpoint, ASGIApp]) -> Callable[[Scope], ASGIApp | None]:
+    """Return what finds the application of a route of one model, or None for other requests.
+
+    By the name of the route, not by trying one pattern after the other.
+    """
+    prefix, _, _ = MODEL.partition("{")
+    by_verb = {
+        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): app
+        for endpoint, app in apps.items()
+        if endpoint.path.startswith(f"{MODEL}/")
+    }
+
+    def find(scope: Scope) -> ASGIApp | None:
+        path: str = scope.get("path", "")
+        name, _, verb = path.removeprefix(prefix).partition("/")
+        app = by_verb.get((scope.get("method", ""), verb)) if path.startswith(prefix) else None
+        if app is None or not name:
+            return None
+        scope["path_params"] = {"name": name}
+        return app
+
+    return find

@@ -33,7 +33,7 @@ from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
 from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
-from folklearn.service.routes import ENDPOINTS, MODEL
+from folklearn.service.routes import ENDPOINTS, route_by_name
 from folklearn.service.service import Service
 from folklearn.service.workers import serve_with_workers
 from folklearn.synthetic import DIGITS_TARGET, digits
@@ -64,24 +64,12 @@ def application(service: Service) -> ASGIApp:
     starlette = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _answer_without_route}
     )
-    # Routes of one model are found by name, not by trying one pattern after the other.
-    prefix, _, _ = MODEL.partition("{")
-    by_verb = {
-        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): app
-        for endpoint, app in apps.items()
-        if endpoint.path.startswith(f"{MODEL}/")
-    }
+    find_app = route_by_name(apps)
 
     @name_requests
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope.get("path", "")
-        name, _, verb = path.removeprefix(prefix).partition("/")
-        app = by_verb.get((scope.get("method", ""), verb)) if path.startswith(prefix) else None
-        if app is not None and name:
-            scope["path_params"] = {"name": name}
-            await app(scope, receive, send)
-        else:
-            await starlette(scope, receive, send)
+        app = find_app(scope) or starlette
+        await app(scope, receive, send)
 
     return dispatch
 

@@ -269,8 +269,7 @@ class ModelStore:
             entry = self.journal.add(number, self.clock(), event)
         row = ModelRow(number, tenant, name, entry.seq)
         host = ModelHost(row, event, state, entry, self.memory)
-        if self.memory.announce is not None:
-            self.memory.announce(host)
+        self.memory.announce(host)
         return Answer(201, {"name": name, "event": entry.seq})
 
     def delete(self, host: ModelHost) -> Answer:
@@ -281,8 +280,7 @@ class ModelStore:
             entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
             self.journal.end_model(row.number, entry.seq)
         del self.hosts[row.tenant, row.name]
-        if self.memory.announce is not None:
-            self.memory.announce(host)
+        self.memory.announce(host)
         return Answer(200, {"event": entry.seq})
 
     def maintain(self) -> None:
@@ -291,7 +289,7 @@ class ModelStore:
         self.retention.maintain()
 
     def expire(self) -> None:
-        self.expire_ids(self.journal.due(self.clock(), _MAX_EXPIRED))
+        self.expire_ids(self.journal.waiting_upto("due", self.clock(), _MAX_EXPIRED))
 
     def expire_ids(self, ids: Sequence[tuple[int, UUID]]) -> None:
         late: dict[int, list[UUID]] = {}

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,17 @@ from folklearn.model.model import Model
 from folklearn.service import link
 from folklearn.service.events import Answer, RefusedError
 from folklearn.service.hosts import Change, PublishedModel
-from folklearn.service.http import Call, ElsewhereError, EndpointApp, read_body, respond
+from folklearn.service.http import Call, ElsewhereError, Endpoint, EndpointApp, read_body, respond
 from folklearn.service.journal import ModelRow
 from folklearn.service.limits import Limits
 from folklearn.service.logs import configure_logs, name_requests
-from folklearn.service.routes import ENDPOINTS, MODEL, explain_row, predict, predict_many
+from folklearn.service.routes import (
+    ENDPOINTS,
+    explain_row,
+    predict,
+    predict_many,
+    route_by_name,
+)
 from folklearn.service.service import Gate, make_queue_refusal
 
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
@@ -247,33 +253,26 @@ def make_application(folder: Path, limits: Limits, n_workers: int, log: str, pat
     configure_logs(log)
     threadpool_limits(1, user_api="blas")  # as where predictions are replayed
     worker = Worker(folder, limits, n_workers)
-    prefix, _, _ = MODEL.partition("{")
-    apps = {
-        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): name_requests(
-            EndpointApp(worker, endpoint)
-        )
-        for endpoint in ENDPOINTS
-        if endpoint.handler in _HERE
-    }
-
-    changing = {
-        endpoint.path.removeprefix(f"{MODEL}/") for endpoint in ENDPOINTS if not endpoint.handler
-    }
     turns = Turns()
+
+    def make_app(endpoint: Endpoint) -> ASGIApp:
+        app = name_requests(EndpointApp(worker, endpoint))
+
+        async def answer_in_turn(scope: Scope, receive: Receive, send: Send) -> None:
+            await turns.take()
+            await app(scope, receive, send)
+
+        return app if endpoint.handler else answer_in_turn
+
+    find_app = route_by_name({one: make_app(one) for one in ENDPOINTS if one.handler in _HERE})
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await live(scope, receive, send)
+            await live(receive, send)
             return
-        path: str = scope["path"]
-        name, _, verb = path.removeprefix(prefix).partition("/")
-        app = apps.get((scope["method"], verb)) if path.startswith(prefix) and name else None
-        content: bytes | None
+        app, content = find_app(scope), None
         if app is not None:
-            if verb in changing:
-                await turns.take()
             with suppress(ElsewhereError):
-                scope["path_params"] = {"name": name}
                 await app(scope, receive, send)
                 return
             content = bytes(scope["call"].content)
@@ -284,21 +283,16 @@ def make_application(folder: Path, limits: Limits, n_workers: int, log: str, pat
             content = b"" if is_empty else None
         await worker.forward(scope, content, receive, send)
 
-    @asynccontextmanager
-    async def connected() -> Any:
+    async def live(receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
+        await receive()
         await loop.create_unix_connection(lambda: worker, str(path))
         await worker.is_ready.wait()
         reporting = loop.create_task(worker.report())
-        yield
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
         reporting.cancel()
         await worker.finish()
-
-    async def live(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        async with connected():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     return application
