@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import datasets
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -236,3 +237,12 @@ def test_report_and_sentence_name_the_models(case):
     assert "no linear model" not in page.lower()
     assert "whatever its weights" in page
     assert "its penalty (C = 1) counted" in page
+
+
+def test_rows_of_a_long_stream_are_kept_for_hindsight_only_if_asked():
+    """A stream takes no more memory the longer it is; a run says that there is no hindsight."""
+    X = np.random.default_rng(0).normal(size=(2**17, 33))  # 34.6 million bytes
+    rows = pd.DataFrame(X).add_prefix("x").assign(y=X[:, 0] > 0.0)
+    for some, exact, known in ((rows[:1000], None, True), (rows, None, False), (rows, True, True)):
+        run = folklearn.Model(terms="none").run(some, target="y", exact=exact)
+        assert (run.hindsight is not None) == known

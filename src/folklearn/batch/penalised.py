@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 from scipy.linalg import solve_triangular
 
 from folklearn.arrays import Array, logit_losses, softmax
@@ -113,6 +112,8 @@ def fit_preconditioned(
     first ones, `freedom` f (d,) what the penalty of a column is divided by. A pass takes 4 K d
     flops a row; a dozen or two are enough for a ridge.
     """
+    from scipy.optimize import minimize  # takes a sixth of a second
+
     d = len(P)
     root = np.linalg.cholesky(P + _JITTER * np.trace(P) / d * np.eye(d))
     fold = _Fold(seed, 0)
@@ -127,9 +128,7 @@ def fit_preconditioned(
             return float(totals[0] + (penalty * W).sum()), (gradient @ root).ravel()
 
         options = {"maxiter": most_passes, "ftol": tolerance, "maxcor": 20}
-        solution = optimize.minimize(
-            objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
-        )
+        solution = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
         return solution.x.reshape(start.shape)
 
     def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:

@@ -93,7 +93,7 @@ def run(
     ] = False,
     exact: Annotated[
         bool,
-        Option("--exact", help="Fit a logistic regression afterwards also above 3,000 weights."),
+        Option("--exact", help="Fit a logistic regression afterwards, of any number of rows."),
     ] = False,
     coverage: Annotated[
         list[float] | None,

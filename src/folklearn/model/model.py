@@ -326,7 +326,7 @@ class Model(TableClassifier):
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
         exact : whether to fit a logistic regression to all rows afterwards (`Run.hindsight`), which
-            keeps them in memory; None does so for at most 3,000 weights, if there is room.
+            keeps them in memory; None does so for at most 3,000 weights and 4 million numbers.
         options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
             takes every row that cannot be read, which is then left out.
         """

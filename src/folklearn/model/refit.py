@@ -43,7 +43,7 @@ _SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _INTERCEPT_FACTOR = 10.0  # of the constant, so that the penalty hardly counts for it
 _CLEARLY_BETTER = 0.98  # loss of terms on rows held out, relative: their ridge is chosen there
 _MAX_WEIGHTS = 3000  # classes times columns of a regression that is made unasked
-_MAX_SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
+_MAX_BYTES = 2**25  # of its rows, which it copies four times: a long stream takes no more memory
 
 RawTables = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 ScaledRows = Callable[[], Iterable[Rows]]  # anew for every pass
@@ -262,8 +262,7 @@ def _refit_wide(
 
 def is_regression_affordable(n_weights: int, n_bytes: int) -> bool:
     """Return whether a regression of rows of some bytes is computed without being asked for."""
-    room = _MAX_SHARE_OF_MEMORY * utils.bytes_present()
-    return n_weights <= _MAX_WEIGHTS and n_bytes <= room
+    return n_weights <= _MAX_WEIGHTS and n_bytes <= _MAX_BYTES
 
 
 class EncodedRows:
@@ -276,7 +275,6 @@ class EncodedRows:
 
     def __init__(self, exact: bool | None = None) -> None:
         self._rows, self._exact, self._n_bytes = BatchBuffer(), exact, 0
-        self._max_bytes = _MAX_SHARE_OF_MEMORY * utils.bytes_present()
 
     def add(self, model: "Model", result: PredictionBatch) -> None:
         X, targets = result.encoded, result.targets
@@ -289,7 +287,7 @@ class EncodedRows:
             n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
             self._n_bytes += sum(array.nbytes for array in batch)
             n_weights = len(model.label_encoder) * n_columns
-            if n_weights > _MAX_WEIGHTS or self._n_bytes > self._max_bytes:
+            if not is_regression_affordable(n_weights, self._n_bytes):
                 self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:
