@@ -9,6 +9,7 @@
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
+# make test-package  wheel and source archive, and every extra alone in an empty environment; PYTHON=another one
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make results  every experiment and benchmark again from one commit, hours; DATA=folder of the data sets, ONLY=names
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
@@ -18,10 +19,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs results bench clean
+.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark test-package lowest docs results bench clean
 
 help:
-	@sed -n '1,15s/^# //p' Makefile
+	@sed -n '1,16s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -74,6 +75,9 @@ torture: $(VENV)/.installed-dev
 test-spark: $(VENV)/.installed-dev,spark
 	$(BIN)/python -m pytest tests/scale/test_spark.py tests/scale/spark_kills.py \
 	  'tests/test_docs.py::test_a_page_runs_as_printed[guide/spark.md]'
+
+test-package: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.long.package --python $(PYTHON)
 
 # An environment of its own, beside the other: it has the lowest versions and nothing newer.
 $(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py
