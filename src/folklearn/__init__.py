@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.scaler import OnlineScaler as OnlineScaler
     from folklearn.serialization import load as load
 
-__version__ = "0.2.0.dev0"
+__version__ = "1.0.0"
 
 __all__ = ["__version__", *registry.PUBLIC]
 
