@@ -11,7 +11,7 @@
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make test-package  wheel and source archive, and every extra alone in an empty environment; PYTHON=another one
 # make lowest  the tests with the lowest versions that pyproject.toml admits
-# make results  every experiment and benchmark again from one commit, hours; DATA=folder of the data sets, ONLY=names
+# make results  every experiment and benchmark again from one commit, hours; DATA=folder of the data sets, ONLY=names, MINUTES=for now
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -98,7 +98,7 @@ docs: $(VENV)/.installed-docs
 	@echo "Open docs/_build/html/index.html"
 
 results: $(VENV)/.installed-dev
-	$(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(if $(ONLY),--only $(ONLY)) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+MAKE_NUMBERS = (
+    *("src", "experiments", "benchmarks", "tests/reference", "tests/long", "tests/service"),
+    *(":!*/results/*", ":!*.md", ":!experiments/reproduce.py", ":!experiments/changes.py"),
+)
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
 
 
@@ -42,9 +46,13 @@ def provenance(
 
 
 def version() -> dict[str, Any]:
-    """Return the commit, and whether code differs from it; None outside a repository."""
+    """Return the commit, and whether code differs from it; None outside a repository.
+
+    It is the last commit that changed what makes numbers: those that record them, correct a page
+    or a test do not make the results of one release look like those of many.
+    """
     return {
-        "commit": git("rev-parse", "HEAD") or "unknown",
+        "commit": git("log", "-1", "--format=%H", "--", *MAKE_NUMBERS) or "unknown",
         "uncommitted_changes": _changed(),
     }
 

@@ -1,23 +1,27 @@
 """Run every experiment and benchmark again from one commit, and say which numbers have changed.
 
-python -m experiments.reproduce [--data FOLDER] [--only NAME ...]
+python -m experiments.reproduce [--data FOLDER] [--only NAME ...] [--minutes M]
 python -m experiments.reproduce --check             time, needs and commit of every results file
 python -m experiments.reproduce --compare [COMMIT]  the numbers here against those of a commit
 
 The first, `make results DATA=FOLDER`, runs what is not of this code yet, one after the other, and
 without data what needs none. A results file is of this code if nothing that made it has changed
 since its commit (`Task.code`): results may be committed meanwhile, and a run that was stopped goes
-on. Times are measured: leave the machine alone. --check fails where a file is not of this code.
+on; with --minutes nothing begins that would take longer than what is left of them. Times are
+measured, alone and first: leave the machine alone. What takes one core and is judged by its losses
+runs in pairs. --check fails where a file is not of this code.
 """
 
 import argparse
 import json
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -45,7 +49,7 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Task:
-    """One command after "python", what it writes, and what it takes on two idle cores.
+    """One command after "python", what it writes, and what it takes on idle cores.
 
     In the command FOLDER stands for the data, CACHE for a folder of this task and this code.
     """
@@ -55,6 +59,7 @@ class Task:
     minutes: int
     file: str
     needs: tuple[str, ...] = ()
+    cores: int = 2
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -88,16 +93,16 @@ def _benchmark(name: str, minutes: int, options: str = "", *needs: str) -> Task:
     return Task(name, command, minutes, f"benchmarks/results/{name}.json", needs)
 
 
-def _experiment(name: str, minutes: int, options: str = "", file: str = "") -> Task:
+def _experiment(name: str, minutes: int, options: str = "", file: str = "", cores: int = 2) -> Task:
     folder, command = name.partition("-")[0], f"-m experiments.{name.partition('-')[0]}.run"
     needs = ("data",) if "FOLDER" in options else ()
     path = f"experiments/{folder}/results/{file or folder}.json"
-    return Task(name, f"{command} {options}".strip(), minutes, path, needs)
+    return Task(name, f"{command} {options}".strip(), minutes, path, needs, cores)
 
 
 def _torture(part: str, minutes: int, *needs: str) -> Task:
     path = f"experiments/durability/results/{part}.json"
-    return Task(f"durability-{part}", f"-m tests.long.torture {part}", minutes, path, needs)
+    return Task(f"durability-{part}", f"-m tests.long.torture {part}", minutes, path, needs, 1)
 
 
 TASKS = (
@@ -112,30 +117,31 @@ TASKS = (
     _benchmark("spark", 5, "", "spark"),
     _benchmark("device", 10, "--data FOLDER", "data", "gpu"),
     _benchmark("waves", 10, "--data FOLDER", "data", "gpu"),
-    # Experiments without data, then those with it, the long ones last.
+    # Experiments on two processes without data, then those with it, the long ones last.
     _experiment("drift", 1),
     _experiment("adversaries", 5),
     _experiment("online_to_batch", 5),
     _experiment("table1", 10),
     _experiment("coverage", 30),
-    _experiment("wide-zipf", 2, "--only zipf", "zipf"),
-    _experiment("wide-classes", 2, "--only classes", "classes"),
-    _experiment("wide-fit", 2, "--only fit", "fit"),
-    _experiment("bandit-million", 31, "--million 0.03125", "million/million"),
-    _experiment("wide-banking", 2, "--data FOLDER --only banking", "banking"),
     _experiment("certificate", 5, "--data FOLDER"),
     _experiment("unconstrained", 10, "--data FOLDER"),
-    _experiment("export", 5, "--data FOLDER"),
     _experiment("text", 10, "--data FOLDER"),
     _experiment("sets", 2, "--data FOLDER"),
     _experiment("monitoring", 6, "--data FOLDER"),
-    _experiment("front_door", 5, "--data FOLDER"),
     _experiment("drop_in", 5, "--data FOLDER"),
     _experiment("decisions", 15, "--data FOLDER"),
     _experiment("boosting", 40, "--data FOLDER --seeds 0 1 2"),
     _experiment("bandit", 60, "--data FOLDER"),
     _experiment("real_data", 180, "--data FOLDER"),  # tunes the peers too
-    _experiment("terms", 300, "--data FOLDER --cache CACHE"),  # the peers' forests
+    # In pairs, the long ones first.
+    _experiment("terms", 300, "--data FOLDER --cache CACHE", cores=1),  # the peers' forests
+    _experiment("bandit-million", 31, "--million 0.03125", "million/million", cores=1),
+    _experiment("export", 5, "--data FOLDER", cores=1),
+    _experiment("front_door", 5, "--data FOLDER", cores=1),
+    _experiment("wide-zipf", 2, "--only zipf", "zipf", cores=1),
+    _experiment("wide-classes", 2, "--only classes", "classes", cores=1),
+    _experiment("wide-fit", 2, "--only fit", "fit", cores=1),
+    _experiment("wide-banking", 2, "--data FOLDER --only banking", "banking", cores=1),
     _torture("kill", 15),
     _torture("workers", 30),
     _torture("forget", 10),
@@ -197,34 +203,49 @@ def compare_with_commit(tasks: Sequence[Task], commit: str) -> None:
             print(table_of_changes(task.file, changes))
 
 
-def run(tasks: Sequence[Task], folder: Path | None) -> list[str]:
+def run(tasks: Sequence[Task], folder: Path | None, minutes: float) -> list[str]:
     """Run what is not of this code and can be run; return the names of those that failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    failed = []
-    for number, task in enumerate(tasks, start=1):
-        where, lacking = f"[{number}/{len(tasks)}] {task.name}", task.lacks(folder)
+    until = perf_counter() + 60.0 * minutes
+    order = sorted(tasks, key=lambda task: -task.cores)  # stable
+    places = {task.name: f"[{number}/{len(order)}] " for number, task in enumerate(order, start=1)}
+
+    def run_one(task: Task) -> str | None:
+        where, lacking = places[task.name] + task.name, task.lacks(folder)
         if task.is_current():
             print(f"{where}: is of this code")
-            continue
-        if lacking:
+        elif lacking:
             print(f"{where}: skipped, there is no {', no '.join(lacking)}")
-            continue
-        log = LOGS / f"{task.name}.log"
-        print(f"{where}: about {task.minutes} min, python {task.command}", flush=True)
-        began = perf_counter()
-        with log.open("w") as output:
-            done = subprocess.run(task.words(folder), cwd=ROOT, stdout=output, check=False)
-        print(f"    {(perf_counter() - began) / 60:.1f} min", flush=True)
-        if done.returncode != 0 or not task.is_current():
-            failed.append(task.name)
-            print(f"    failed with {done.returncode}, or wrote no new results: see {log}")
-    return failed
+        elif perf_counter() + 60.0 * task.minutes > until:
+            print(f"{where}: left for later, it takes {task.minutes} min")
+        else:
+            print(f"{where}: about {task.minutes} min, python {task.command}", flush=True)
+            return _run_one(task, folder, where)
+        return None
+
+    with ThreadPoolExecutor(2) as pairs:
+        alone = [run_one(task) for task in order if task.cores > 1]
+        failed = [*alone, *pairs.map(run_one, [task for task in order if task.cores == 1])]
+    return [name for name in failed if name is not None]
+
+
+def _run_one(task: Task, folder: Path | None, where: str) -> str | None:
+    """Run a task; return its name if it failed."""
+    log, began = LOGS / f"{task.name}.log", perf_counter()
+    with log.open("w") as output:
+        done = subprocess.run(task.words(folder), cwd=ROOT, stdout=output, check=False)
+    print(f"{where}: took {(perf_counter() - began) / 60:.1f} min", flush=True)
+    if done.returncode == 0 and task.is_current():
+        return None
+    print(f"{where}: failed with {done.returncode}, or wrote no new results: see {log}")
+    return task.name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where NAME.npz are")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[task.name for task in TASKS])
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing longer")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--compare", nargs="?", const="HEAD", metavar="COMMIT")
     options = parser.parse_args(arguments)
@@ -240,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "There are changes that are not committed, or there is no repository: commit first, so "
             "that every number is of a commit. `git status` names the files."
         )
-    failed = run(tasks, folder)
+    failed = run(tasks, folder, options.minutes)
     compare_with_commit(tasks, "HEAD")
     write_readme()
     print(f"\nREADME's tables are written. Failed: {', '.join(failed) or 'none'}.")
