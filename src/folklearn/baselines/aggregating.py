@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING
 from folklearn.bandits.reduction import CORRECT, BanditReduction
 from folklearn.baselines.kernels import history_losses
-from folklearn.baselines.smp import lower_factor
 from folklearn.learners.base import Learner
 from folklearn.serialization import Record, generator_from, generator_state
 
@@ -276,7 +276,12 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
     n, trace = len(covariance), float(np.trace(covariance))
     if not trace > 0.0:
         return scale * np.eye(n)
-    return lower_factor(covariance + _JITTER * trace / n * np.eye(n))
+    ridge = _JITTER * trace / n
+    while True:
+        try:
+            return cholesky(covariance + ridge * np.eye(n), lower=True)
+        except LinAlgError:
+            ridge *= 10.0
 
 
 class Obama(BanditReduction):

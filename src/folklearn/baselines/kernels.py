@@ -217,23 +217,3 @@ def pairwise_costs(s):
         C[y] += C[y].sum()
         C[y, y] = 0.0
     return C
-
-
-@kernel
-def potentials(votes, futures):
-    """Return phi^y(votes + e_l) as (K, K), by what `futures` (n, K) add.
-
-    Column 0 of a future counts the true label, the others the other classes in order; a
-    future is lost if some other class reaches the true one.
-    """
-    K = votes.shape[0]
-    phi, ends = np.zeros((K, K)), np.empty(K)
-    for y in range(K):
-        for future in futures:
-            for k in range(K):
-                ends[k] = votes[k] + future[k + 1 if k < y else k]
-            mine, ends[y] = votes[y] + future[0], -1.0
-            best = ends.max()
-            for k in range(K):
-                phi[y, k] += max(best, ends[k] + 1.0) >= mine + (k == y)
-    return phi / len(futures)

@@ -24,8 +24,8 @@ class OnlineToBatch(Serializable):
     r"""Fit a fixed predictor to a sample by running an online learner over it once.
 
     Use it when all rows are there beforehand and a certified learner's regret bound should
-    become a bound on the risk at new points. Prefer the learner itself, after the last row, or
-    `folklearn.baselines.SMP` when only the accuracy counts.
+    become a bound on the risk at new points. Prefer the learner itself, after the last row, when
+    only the accuracy counts.
 
     Run the learner over the T rows and keep the states :math:`h_{\tau_i}` before rounds
     :math:`\tau_1, \dots, \tau_m`, drawn uniformly from 1..T before the first row is seen:

@@ -134,7 +134,6 @@ class Booster(Learner):
         self.seed = validation.count("seed", seed, 0)
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
         self.weak_learner = self.learners  # as the constructor takes them
-        self._scale = 1.0  # prefix i with scores s has probabilities softmax(scale s)
         self._losses: Array = np.zeros(self.n_learners)
         self._mistakes: Array = np.zeros(self.n_learners)
         self._round: Round | None = None
@@ -198,7 +197,7 @@ class Booster(Learner):
 
     def _predict(self, x: Array) -> Array:
         scores = self._see(validation.usable(x)).scores
-        return kernels.mix_prefixes(scores, self._scale, self._losses)
+        return kernels.mix_prefixes(scores, self._losses)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -229,7 +228,7 @@ class Booster(Learner):
             self._update_weak(seen, label, weight)
         self._absorb(seen, label, weight)
         loss: float = kernels.score_prefixes(
-            seen.scores, self._scale, label, weight, self._losses, self._mistakes
+            seen.scores, label, weight, self._losses, self._mistakes
         )
         self._n_rounds += 1
         return loss

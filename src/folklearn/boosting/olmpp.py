@@ -140,7 +140,7 @@ class AdaBoostOLMpp(_RegressionRows, Booster):
 
     Use it to combine weak classifiers into a strong one; the weight of each is learned, and a
     useless one costs little. Prefer a single learner of this library when a linear model is
-    enough, and `OnlineMBBM` only if the edge is known.
+    enough.
 
     From :math:`s^0 = 0`, for i = 1..N, learner i predicts a label :math:`l_i` under the costs
     :math:`C^i(y, k) = (\sigma_k + 1 - \sigma_y) / K` for k other than y and 0 for y, with

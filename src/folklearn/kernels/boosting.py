@@ -198,23 +198,23 @@ def softmin(losses):
 
 
 @kernel
-def mix_prefixes(scores, scale, losses):
-    """Return the Bayes mixture (K,) of softmax(scale scores[i]), i = 1..N."""
+def mix_prefixes(scores, losses):
+    """Return the Bayes mixture (K,) of softmax(scores[i]), i = 1..N."""
     weights, sigma = softmin(losses), np.empty(scores.shape[1])
     p = np.full(scores.shape[1], FLOOR)
     for i in range(losses.shape[0]):
-        softmax(scale * scores[i + 1], sigma)
+        softmax(scores[i + 1].copy(), sigma)
         p += weights[i] * sigma
     return p
 
 
 @kernel
-def score_prefixes(scores, scale, y, weight, losses, mistakes):
+def score_prefixes(scores, y, weight, losses, mistakes):
     """Add the round to the losses and mistakes (N,) of the prefixes; return the mixture's loss."""
-    loss = -math.log(mix_prefixes(scores, scale, losses)[y])
+    loss = -math.log(mix_prefixes(scores, losses)[y])
     sigma = np.empty(scores.shape[1])
     for i in range(losses.shape[0]):
-        z = scale * scores[i + 1]
+        z = scores[i + 1].copy()
         log_total = softmax(z, sigma)
         losses[i] += weight * (log_total - z[y])
         if np.argmax(z) != y:  # ties go to the lowest class
