@@ -7,7 +7,6 @@ have predict(x, C) -> label and update(x, C, y). Arg max breaks ties to the lowe
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal, getcontext
-from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
