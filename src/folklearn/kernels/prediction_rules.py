@@ -6,8 +6,8 @@ curvature C. From there
 - the *explicit* rule (FOLKLORE, AIOLI) solves u = h - pull C Q'softmax(Qu) with
   h = -q/2 + Q'diag(QCQ')/4, predicts softmax(Qu) and expands the loss at that u;
 - the *implicit* rules (GAF, Laplace) predict (1 - mu) E softmax(Qv) + mu/K over
-  v ~ N(-q/2, C/2), by the given nodes, or (1 - mu) softmax(Q E v) + mu/K, and expand at the
-  minimiser of the state plus the observed loss, which solves the same equation with
+  v ~ N(-q/2, C/2), by the given nodes (a single one at 0 gives softmax(Q E v)), and expand at
+  the minimiser of the state plus the observed loss, which solves the same equation with
   h = -q/2 + (w/2) C Q'y, pull = w/2.
 
 At the expansion point u (p = softmax(Q u), M = Q'(diag p - pp')Q = rho rho') the loss is
@@ -52,7 +52,7 @@ N_CONSTANTS = 7
 B_AT, GAMMA, PULL, MU, MAX_NORM, LAM, RULE = range(N_CONSTANTS)
 
 # The rules, as RULE has them.
-EXPLICIT, AT_THE_MEAN, INTEGRAL = 0.0, 1.0, 2.0
+EXPLICIT, IMPLICIT = 0.0, 1.0
 
 N_SQUARES = 3
 C_AT, V_AT, _SCRATCH = range(N_SQUARES)
@@ -93,10 +93,7 @@ def log_loss(z, log_total, label, soft):
 def predict_from_state(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
     q, h, predicted, p = vectors[Q_AT], vectors[A_AT], vectors[PREDICTED], vectors[P_AT]
-    if constants[RULE] == AT_THE_MEAN:
-        _predict_at_mean(constants[MU], vectors)
-        return
-    if constants[RULE] == INTEGRAL:
+    if constants[RULE] == IMPLICIT:
         _predict_integral(constants[MU], nodes, squares, vectors)
         return
     expanded_diagonal(squares[C_AT], p)
@@ -435,19 +432,6 @@ def _predict_integral(mu, nodes, squares, vectors):
             out[i] += p[i]
     for i in range(k + 1):
         out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), _FLOOR)
-
-
-@shared_kernel("void(f8, matrix)")
-def _predict_at_mean(mu, vectors):
-    """Predict (1 - mu) softmax(-Q q/2) + mu/K."""
-    q, v, z, p = vectors[Q_AT], vectors[_WORK], vectors[Z_AT], vectors[P_AT]
-    out = vectors[PREDICTED]
-    for i in range(out.shape[0] - 1):
-        v[i] = -0.5 * q[i]
-    expand_classes(v, z)
-    softmax(z, p)
-    for i in range(out.shape[0]):
-        out[i] = max((1.0 - mu) * p[i] + mu / out.shape[0], _FLOOR)
 
 
 @shared_kernel("f8(i8, vector, matrix)")

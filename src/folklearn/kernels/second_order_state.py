@@ -35,10 +35,9 @@ from folklearn.kernels.blas import (
 from folklearn.kernels.compile import kernel
 from folklearn.kernels.prediction_rules import (
     A_AT,
-    AT_THE_MEAN,
     C_AT,
     EXPLICIT,
-    INTEGRAL,
+    IMPLICIT,
     LAM,
     N_CONSTANTS,
     N_TOTALS,
@@ -217,8 +216,8 @@ class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
     Arguments are validated by the caller. `totals` adds up the rounds (see `prediction_rules`).
-    nodes None chooses the explicit rule, nodes (m, k) the integral, nodes (0, k) the softmax at
-    the mean. gamma 0 is the largest valid.
+    nodes None chooses the explicit rule, nodes (m, k) the implicit one. gamma 0 is the largest
+    valid.
     A single event is too short for another layer of calls: learners pass S and memo to
     `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
     that is None.
@@ -243,7 +242,7 @@ class SecondOrderState:
         n = self.k * d
         self.S: Array = np.zeros((n, n))
         np.fill_diagonal(self.S, 1.0 / lam)
-        rule = EXPLICIT if nodes is None else INTEGRAL if len(nodes) else AT_THE_MEAN
+        rule = EXPLICIT if nodes is None else IMPLICIT
         at_nodes = memo_offsets(d, self.k)[-1]
         self.memo: Array = np.zeros(at_nodes + (0 if nodes is None else nodes.size))
         self.memo[N_TOTALS : N_TOTALS + N_CONSTANTS] = B, gamma, pull, mu, max_norm, lam, rule
