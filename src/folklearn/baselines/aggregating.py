@@ -32,8 +32,7 @@ _JITTER = 1e-10  # of the mean variance, added to a covariance
 class Aggregating(Learner):
     r"""The Bayesian mixture of all linear models: the least regret known, at the highest cost.
 
-    Use it as a reference on small problems, K d up to about 20: no learner of this library has
-    a better guarantee. Use `Folklore` for everything else.
+    Use it as a reference on small problems, K d up to about 20, and `Folklore` for all others.
 
     .. math::
         p_t = (1-\mu)\, E_{W \sim P_t} \mathrm{softmax}(W x_t) + \mu/K, \qquad
@@ -55,7 +54,7 @@ class Aggregating(Learner):
     n_particles : at least 2; rounded up to a multiple of K: the first prediction is uniform.
     n_moves : Metropolis moves after each resampling, at least 1.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_weight : largest sample weight :math:`w_{\max}`, positive; a larger one is refused.
+    max_weight : largest sample weight :math:`w_{\max}`, positive.
 
     Examples
     --------
@@ -224,8 +223,8 @@ class Aggregating(Learner):
 
         .. math:: K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T
 
-        for the exact integral. It implies Theorem 3 of Foster et al. (2018),
-        :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`. Derived in docs/theory/baselines.md.
+        for the exact integral; it implies Theorem 3 of Foster et al. (2018). Derived in
+        docs/theory/baselines.md.
         """
         T = validation.count("n_rounds", n_rounds, 0)
         n, BR = self.n_classes * self.n_features, self.B * self.R
@@ -287,9 +286,8 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
 class Obama(BanditReduction):
     r"""The aggregating algorithm on importance-weighted losses, for bandit feedback.
 
-    Use it as a reference on small problems, K d up to about 20: its dependence on B is
-    logarithmic, and every correct outcome teaches. For everything else use `BanditReduction`
-    over `folklearn.Folklore`.
+    Use it as a reference on small problems, K d up to about 20, and `BanditReduction` over
+    `folklearn.Folklore` for all others.
 
     .. math:: p = E_{W \sim P_t} \mathrm{softmax}(W x), \qquad \tilde y \sim P = (1-\mu) p +
         \frac\mu K, \qquad P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\frac\mu K \sum_s
@@ -304,12 +302,10 @@ class Obama(BanditReduction):
 
     Parameters
     ----------
-    n_features, n_classes, B, R, n_particles, n_moves : as `Aggregating` has them.
-    exploration : :math:`\mu`, above 0 and at most 1; by default 0.1, the best of
-        0.03 to 0.6 on streams with and without noise.
+    n_features, n_classes, B, R, n_particles, n_moves : as for `Aggregating`.
+    exploration, max_pending : as for `BanditReduction`.
     horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`.
     seed : an integer, or a NumPy Generator; it feeds the actions, its first number the particles.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
@@ -336,14 +332,12 @@ class Obama(BanditReduction):
         **parameters: Any,
     ) -> None:
         rng = validation.generator(seed)
+        own_rng = np.random.default_rng(rng.integers(2**63))  # its state is in the learner's record
         learner = Aggregating(
-            n_features=n_features,
-            n_classes=n_classes,
-            # A second generator: the record of the learner has its state.
-            seed=np.random.default_rng(rng.integers(2**63)),
+            n_features=n_features, n_classes=n_classes, seed=own_rng,
             max_weight=n_classes,  # so that losses count mu / (K P), at most 1
             **parameters,
-        )
+        )  # fmt: skip
         super().__init__(
             learner, exploration=exploration, horizon=horizon, updates=CORRECT, seed=rng,
             max_pending=max_pending,

@@ -16,8 +16,7 @@ from folklearn.kernels.boosting import REACH, logistic_costs
 class AdaBoostOLM(Booster):
     r"""Adaptive online multiclass boosting with one coefficient a learner.
 
-    Use it to compare with `AdaBoostOLMpp`, which replaces its gradient steps by a regression
-    with logarithmic regret and needs fewer rounds.
+    Use it to compare with `AdaBoostOLMpp`, which replaces its gradient steps by a regression.
 
     From :math:`s^0 = 0`, :math:`s^i = s^{i-1} + \alpha_i e_{l_i}` with the gradient of the
     *pairwise* logistic loss :math:`\sum_{k \ne y} \ln(1 + e^{s_k - s_y})` as costs,
@@ -28,14 +27,10 @@ class AdaBoostOLM(Booster):
 
     for that loss of :math:`s^i` as a function of :math:`\alpha_i`; a sample weight multiplies
     the step. Differs from the paper in offering the Bayes mixture of softmax(s^i), and in costs
-    divided by K (K-1). Time O(N K^2) a round plus the weak learners.
+    divided by K (K-1). Time O(N K^2) a round plus the weak learners. Parameters are `Booster`'s.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O((K-1) T /
     \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)` for the empirical edges.
-
-    Parameters
-    ----------
-    n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
 
     Examples
     --------
@@ -84,7 +79,7 @@ class AdaBoostOLM(Booster):
 class AdaBoostOL(AdaBoostOLM):
     r"""Adaptive online boosting for two classes, the ancestor of `AdaBoostOLM`.
 
-    Use it to compare on two classes; for anything else use `AdaBoostOLMpp`.
+    Use it to compare on two classes, and `AdaBoostOLMpp` for anything else.
 
     With labels as signs and one margin :math:`h^i = h^{i-1} + \alpha_i l_i`, a mistake of learner
     i costs :math:`1/(1 + e^{y h^{i-1}})`, and
@@ -93,14 +88,11 @@ class AdaBoostOL(AdaBoostOLM):
         + \frac{4}{\sqrt t} \frac{y\, l_i}{1 + e^{y h^i}},\ \pm 2\Big).
 
     The scores are :math:`s = (-h/2, h/2)`. Differs from the paper in importance weights where it
-    draws examples, and in the Bayes mixture. Time O(N) a round plus the weak learners.
+    draws examples, and in the Bayes mixture. Time O(N) a round plus the weak learners. Parameters
+    are `Booster`'s; n_classes must be 2.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O(T / \sum_i
     \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges.
-
-    Parameters
-    ----------
-    n_features, n_learners, weak_learner, seed : as `Booster` has them; n_classes must be 2.
 
     Examples
     --------
