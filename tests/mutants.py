@@ -398,11 +398,11 @@ MUTANTS = (
     # The surrogate of a round: five allowances, and three reasons to call it lost.
     Mutant(
         "no allowance for sums of k products", _RULES,
-        "allowance = _ROUNDING * (k + 8) * largest * size +", "allowance =", _OF_SURROGATE,
+        "allowance = _SUM_ROUNDING * (k + 8) * largest * size +", "allowance =", _OF_SURROGATE,
     ),
     Mutant(
         "no allowance for what cancels along V", _RULES,
-        "abs(along_away) - _ROUNDING * (k + 8) * blur", "abs(along_away)", _OF_SURROGATE,
+        "abs(along_away) - _SUM_ROUNDING * (k + 8) * blur", "abs(along_away)", _OF_SURROGATE,
     ),
     Mutant(
         "no allowance for what is not known of C", _RULES,
@@ -488,7 +488,7 @@ MUTANTS = (
     ),
     Mutant(
         "an update that was not made is not counted", _SECOND,
-        "memo[IMPRECISE] = n_lost + 1.0", "memo[IMPRECISE] = n_lost", _OF_STATE,
+        "totals[rules.IMPRECISE] = n_lost + 1.0", "totals[rules.IMPRECISE] = n_lost", _OF_STATE,
     ),
     Mutant(
         "a block that is learned again is counted twice", _STATE,

@@ -25,7 +25,7 @@ _TARGET_ACCEPTANCE = 0.3
 _MAX_STAGES = 100  # in which one round may enter the posterior
 _BISECTIONS = 30  # of the step of a stage
 _AUTOREGRESSION, _RANDOM_WALK = range(2)
-_MAX_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
+_LONGEST_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
 _JITTER = 1e-10  # of the mean variance, added to a covariance
 
 
@@ -203,7 +203,7 @@ class Aggregating(Learner):
             for old, proposed in ((flat, new), (E, new_E), (losses, new_losses)):
                 old[accepted] = proposed[accepted]
             b *= math.exp(float(accepted.mean()) - _TARGET_ACCEPTANCE)
-            self._steps[kind] = min(b, _MAX_STEPS[kind])
+            self._steps[kind] = min(b, _LONGEST_STEPS[kind])
         self._particles = flat.reshape(self._particles.shape)
         self._log_weights = np.full(N, -math.log(N))
 
@@ -303,7 +303,8 @@ class Obama(BanditReduction):
     Parameters
     ----------
     n_features, n_classes, B, R, n_particles, n_moves : as for `Aggregating`.
-    exploration, max_pending : as for `BanditReduction`.
+    exploration : :math:`\mu`, above 0 and at most 1; by default 0.1.
+    max_pending : as for `BanditReduction`.
     horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`.
     seed : an integer, or a NumPy Generator; it feeds the actions, its first number the particles.
 

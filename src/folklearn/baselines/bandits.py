@@ -97,8 +97,12 @@ class Banditron(LinearAgent):
 
     Guarantee, for the horizon's :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`: expected
     mistakes are at most the multiclass hinge loss of any W of Frobenius norm at most D, plus
-    :math:`O(T^{2/3})`. Parameters are those of `LinearAgent`, with :math:`\varepsilon` by default
-    1/32, near the best with and without noise (experiments/bandit).
+    :math:`O(T^{2/3})`.
+
+    Parameters
+    ----------
+    exploration : :math:`\varepsilon`, by default 1/32, near the best with and without noise.
+    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------
@@ -233,8 +237,11 @@ class Soba(LinearAgent):
     M_t)^2`, with :math:`M_t` the margin of U for y over :math:`\bar y`, plus :math:`\|U\|_F^2 +
     \varepsilon T + \frac K\varepsilon K d \ln(1 + \frac{2TR^2}{Kd})`, of which the horizon's
     :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 / (Kd)) / T})` makes the last terms equal.
-    Parameters are those of `LinearAgent`, with :math:`\varepsilon` by default 1/16: twice and half
-    of it do about as well once there are ten thousand rounds.
+
+    Parameters
+    ----------
+    exploration : :math:`\varepsilon`, by default 1/16: twice and half of it do about as well.
+    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------

@@ -32,10 +32,10 @@ _PULL = (0.25, 0.5, 0.25)
 N_NUMBERS = 10
 A00, A01, A11, G0, G1, LOSS, BRACKET, CLIPPED, GAINED, TRIED = range(N_NUMBERS)
 
-_ROUNDING = 1e-14  # of a bracket's terms, relative
+_BRACKET_ROUNDING = 1e-14  # of a bracket's terms, relative
 _MARGIN_ROUNDING = 2e-15  # of a margin, relative to the numbers that it is made of
 _MAX_EXPONENT = 750.0  # exp of a difference loses as many roundings as it has e-folds
-_MAX_STEPS = 100
+_MAX_MARGIN_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
 
@@ -65,7 +65,7 @@ def _solve(centre, pull):
     """
     b = abs(centre)
     m = max(b - pull, b / (1.0 + 0.5 * pull))
-    for _ in range(_MAX_STEPS):
+    for _ in range(_MAX_MARGIN_STEPS):
         t = math.tanh(0.5 * m)
         step = (b - m - pull * t) / (1.0 + 0.5 * pull * (1.0 - t * t))
         m += step
@@ -122,7 +122,7 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     away = 2.0 * d - c * e
     gain = kappa / (1.0 + kappa * c) * away * away
     size = c * e * e + 4.0 * abs(e * d) + gain
-    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _BRACKET_ROUNDING * (1.0 + spread) * size)
     # Margins are rounded too: what that may do to the surrogate and to the loss of an alpha.
     scale = abs(s[label] - top) + rest + (1.0 + spread) * abs(mean) + abs(m) + REACH
     slope = abs(e) + kappa * (abs(away) + 2.0 * abs(m - base))

@@ -67,7 +67,7 @@ _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it 
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
 _FLOOR = 1e-300  # no class gets less by an implicit rule, so that every loss is finite
 _NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
-_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
+_SUM_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
 _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
 _MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
 
@@ -178,15 +178,11 @@ def solve_fixed_point(pull, squares, vectors):
 
     With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
     f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
-    Newton's method on f, Hessian I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower
-    triangular, so rho'J is lower triangular and costs O(k^2) to form.
     """
     k = squares.shape[1]
-    C, J, H = squares[C_AT], squares[V_AT], squares[_SCRATCH]
-    h, u, z, p = vectors[A_AT], vectors[U_AT], vectors[Z_AT], vectors[P_AT]
-    g, scale, tail, info = vectors[G_AT], vectors[SCALE], vectors[TAIL], vectors[INFO]
+    C, J, h, info = squares[C_AT], squares[V_AT], vectors[A_AT], vectors[INFO]
+    u, z, p, inverse = vectors[U_AT], vectors[Z_AT], vectors[P_AT], vectors[_WORK + 5]
     v, dv, du = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
-    row, prefix, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
     for i in range(k):
         for j in range(i + 1):
             J[i, j] = pull * C[i, j]
@@ -198,48 +194,10 @@ def solve_fixed_point(pull, squares, vectors):
     while True:
         expand_classes(u, z)
         info[LOG_TOTAL] = softmax(z, p)
-        multinomial_factor(p, g, scale, tail)
+        multinomial_factor(p, vectors[G_AT], vectors[SCALE], vectors[TAIL])
         if converged or info[STEPS] == MAX_STEPS:
             return
-        for i in range(k):
-            for j in range(i):
-                H[i, j] = 0.0
-            H[i, i] = 1.0
-            prefix[i] = 0.0
-        for m in range(k):
-            for j in range(m + 1):
-                row[j] = scale[m] * J[m, j] + tail[m] * prefix[j]
-                prefix[j] += g[m] * J[m, j]
-            for i in range(m + 1):
-                factor = row[i]
-                for j in range(i + 1):
-                    H[i, j] += factor * row[j]
-        cholesky(H, inverse, 1.0, 0.0)
-
-        decrement = 0.0  # gradient' Hessian^-1 gradient
-        for i in range(k):
-            gradient = v[i]
-            for j in range(i, k):
-                gradient -= J[i, j] * g[j]
-            for j in range(i):
-                gradient += H[i, j] * dv[j]
-            dv[i] = -gradient * inverse[i]
-            decrement += dv[i] * dv[i]
-        for i in range(k - 1, -1, -1):
-            total = dv[i]
-            for j in range(i + 1, k):
-                total -= H[i, j] * dv[j]
-            dv[i] = total * inverse[i]
-        size = 0.0
-        length = 0.0
-        for i in range(k):
-            total = 0.0
-            for j in range(i + 1):
-                total -= J[i, j] * dv[j]
-            du[i] = total
-            size += total * total
-            length += v[i] * v[i]
-
+        decrement, size, length = _find_newton_step(squares, vectors)
         if not size < math.inf:  # lost to rounding; this iterate is as good as any
             info[STEPS] = MAX_STEPS
             return
@@ -251,6 +209,58 @@ def solve_fixed_point(pull, squares, vectors):
         for i in range(k):
             u[i] += t * du[i]
             v[i] += t * dv[i]
+
+
+@shared_kernel("Tuple((f8, f8, f8))(cube, matrix)", fast=True)
+def _find_newton_step(squares, vectors):
+    """Write Newton's steps of v and u; return gradient' Hessian^-1 gradient, |du|^2 and |v|^2.
+
+    The Hessian of f is I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower triangular, so
+    rho'J is lower triangular and costs O(k^2) to form.
+    """
+    k = squares.shape[1]
+    J, H = squares[V_AT], squares[_SCRATCH]
+    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
+    v, dv, du = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
+    row, prefix, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
+    for i in range(k):
+        for j in range(i):
+            H[i, j] = 0.0
+        H[i, i] = 1.0
+        prefix[i] = 0.0
+    for m in range(k):
+        for j in range(m + 1):
+            row[j] = scale[m] * J[m, j] + tail[m] * prefix[j]
+            prefix[j] += g[m] * J[m, j]
+        for i in range(m + 1):
+            factor = row[i]
+            for j in range(i + 1):
+                H[i, j] += factor * row[j]
+    cholesky(H, inverse, 1.0, 0.0)
+
+    decrement = 0.0
+    for i in range(k):
+        gradient = v[i]
+        for j in range(i, k):
+            gradient -= J[i, j] * g[j]
+        for j in range(i):
+            gradient += H[i, j] * dv[j]
+        dv[i] = -gradient * inverse[i]
+        decrement += dv[i] * dv[i]
+    for i in range(k - 1, -1, -1):
+        total = dv[i]
+        for j in range(i + 1, k):
+            total -= H[i, j] * dv[j]
+        dv[i] = total * inverse[i]
+    size, length = 0.0, 0.0
+    for i in range(k):
+        total = 0.0
+        for j in range(i + 1):
+            total -= J[i, j] * dv[j]
+        du[i] = total
+        size += total * total
+        length += v[i] * v[i]
+    return decrement, size, length
 
 
 @shared_kernel("f8(i8, f8, matrix)", fast=True)
@@ -297,60 +307,16 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
     and a are 0 and nothing is learned.
     """
     k = squares.shape[1]
-    C, V, N = squares[C_AT], squares[V_AT], squares[_SCRATCH]
-    q, a, u, p = vectors[Q_AT], vectors[A_AT], vectors[U_AT], vectors[P_AT]
-    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
-    difference, e, r = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
-    away, b, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
-    curvature = gamma * weight
-
-    for i in range(k + 1):
-        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
-    if label >= 0:
-        difference[label] -= 1.0
-    reduce_classes(difference, e)
-    factor_transpose_times(k, g, scale, tail, u, b)
-    factor_times(k, g, scale, tail, b, b)
-    for i in range(k):
-        e[i] *= weight
-        r[i] = e[i] - 2.0 * curvature * b[i]
-
-    # N = I + curvature rho'C rho in O(k^2), through V = C rho.
-    prefix = difference
-    for i in range(k):
-        factor_transpose_times(k, g, scale, tail, C[i], V[i])
-        prefix[i] = 0.0
-    largest = 1.0
-    for i in range(k):
-        for j in range(k):
-            N[i, j] = curvature * (scale[i] * V[i, j] + tail[i] * prefix[j])
-            prefix[j] += g[i] * V[i, j]
-        N[i, i] += 1.0
-        largest = max(largest, N[i, i])
+    C, V, curvature = squares[C_AT], squares[V_AT], gamma * weight
+    q, a, u = vectors[Q_AT], vectors[A_AT], vectors[U_AT]
+    e, r, away, b = (
+        vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 3], vectors[_WORK + 4],
+    )  # fmt: skip
+    _write_gradients(label, soft, weight, curvature, vectors)
+    largest, n_negative = _write_factor(curvature, squares, vectors)
     n_lost = 1 if curvature * noise_C > _MAX_NOISE else 0
     n_lost += largest > _MAX_SHRINKAGE
-    n_negative = cholesky(N, inverse, 1.0, 0.0)
-    # The rows of V' are those of L^-1 for N = LL', times sqrt(curvature) rho.
-    root = math.sqrt(curvature)
-    for i in range(k):
-        row = V[i]
-        for j in range(i):
-            row[j] = 0.0
-        for m in range(i):
-            factor = N[i, m]
-            for j in range(m + 1):
-                row[j] -= factor * V[m, j]
-        for j in range(i):
-            row[j] *= inverse[i]
-        row[i] = inverse[i]
-    for c in range(k):
-        row = V[c]
-        factor_times(c + 1, g, scale, tail, row, row)
-        for j in range(c + 1):
-            row[j] *= root
-
-    bracket = 0.0
-    size = 0.0
+    bracket, size = 0.0, 0.0
     for i in range(k):
         total_e = 0.0
         total_r = 0.0
@@ -371,7 +337,7 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
             along_b += V[c, j] * b[j]
             along_away += V[c, j] * away[j]
             blur += abs(V[c, j] * away[j])
-        certain = max(0.0, abs(along_away) - _ROUNDING * (k + 8) * blur)
+        certain = max(0.0, abs(along_away) - _SUM_ROUNDING * (k + 8) * blur)
         bracket -= certain * certain
         size += certain * certain
         for j in range(c + 1):
@@ -382,7 +348,7 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
     for i in range(k):
         slope += abs(e[i])
         total += abs(a[i])
-    allowance = _ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
+    allowance = _SUM_ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
     if n_negative > 0 or not math.isfinite(bracket + allowance + total):
         for i in range(k):  # lost to rounding: learn nothing, and say so
             a[i] = 0.0
@@ -390,6 +356,66 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
                 V[i, j] = 0.0
         return 0.0, 1
     return 0.25 * (bracket + allowance), n_lost
+
+
+@shared_kernel("void(i8, vector, f8, f8, matrix)", fast=True)
+def _write_gradients(label, soft, weight, curvature, vectors):
+    """Write e and r."""
+    u, p, g, scale, tail = (
+        vectors[U_AT], vectors[P_AT], vectors[G_AT], vectors[SCALE], vectors[TAIL],
+    )  # fmt: skip
+    difference, e, r, b = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 4]
+    k = p.shape[0] - 1
+    for i in range(k + 1):
+        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
+    if label >= 0:
+        difference[label] -= 1.0
+    reduce_classes(difference, e)
+    factor_transpose_times(k, g, scale, tail, u, b)
+    factor_times(k, g, scale, tail, b, b)
+    for i in range(k):
+        e[i] *= weight
+        r[i] = e[i] - 2.0 * curvature * b[i]
+
+
+@shared_kernel("Tuple((f8, i8))(f8, cube, matrix)", fast=True)
+def _write_factor(curvature, squares, vectors):
+    """Write V; return the largest pivot and how many were negative."""
+    k = squares.shape[1]
+    C, V, N = squares[C_AT], squares[V_AT], squares[_SCRATCH]
+    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
+    prefix, inverse = vectors[_WORK], vectors[_WORK + 5]
+    # N = I + curvature rho'C rho in O(k^2), through V = C rho.
+    for i in range(k):
+        factor_transpose_times(k, g, scale, tail, C[i], V[i])
+        prefix[i] = 0.0
+    largest = 1.0
+    for i in range(k):
+        for j in range(k):
+            N[i, j] = curvature * (scale[i] * V[i, j] + tail[i] * prefix[j])
+            prefix[j] += g[i] * V[i, j]
+        N[i, i] += 1.0
+        largest = max(largest, N[i, i])
+    n_negative = cholesky(N, inverse, 1.0, 0.0)
+    # The rows of V' are those of L^-1 for N = LL', times sqrt(curvature) rho.
+    root = math.sqrt(curvature)
+    for i in range(k):
+        row = V[i]
+        for j in range(i):
+            row[j] = 0.0
+        for m in range(i):
+            factor = N[i, m]
+            for j in range(m + 1):
+                row[j] -= factor * V[m, j]
+        for j in range(i):
+            row[j] *= inverse[i]
+        row[i] = inverse[i]
+    for c in range(k):
+        row = V[c]
+        factor_times(c + 1, g, scale, tail, row, row)
+        for j in range(c + 1):
+            row[j] *= root
+    return largest, n_negative
 
 
 @shared_kernel("void(i8, vector, f8, cube, matrix)")
