@@ -176,7 +176,6 @@ _MAKERS = {
     "AdaBoostOLMpp": lambda: _boosted(boosting.AdaBoostOLMpp),
     "AdaBoostOLM": lambda: _boosted(baselines.AdaBoostOLM),
     "AdaBoostOL": lambda: _boosted(baselines.AdaBoostOL, n_classes=2),
-    "BoostingRegression": lambda: boosting.BoostingRegression(n_classes=K),
     "Model": lambda: _model(roles={"said": "ignored"}, windows=True),
     "Model of words": lambda: _model(roles={"said": "words"}),
     "Model of words alone": _model_of_words_alone,

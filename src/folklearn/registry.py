@@ -22,7 +22,7 @@ _MODULES = {
     "baselines.second_order": "Aioli Gaf Laplace",
     "batch.online_to_batch": "OnlineToBatch",
     "boosting.booster": "Booster WeakLearner",
-    "boosting.olmpp": "AdaBoostOLMpp BoostingRegression",
+    "boosting.olmpp": "AdaBoostOLMpp",
     "boosting.weak_learners": ("NaiveBayes Probabilistic RiverClassifier hoeffding_trees"),
     "evidence.certificate": "Certificate",
     "errors": "DataWarning",
@@ -84,7 +84,7 @@ HOMES = {name: f"folklearn.{home}" for home, names in _MODULES.items() for name 
 # The classes whose objects saved files may hold, which name them.
 SAVED = (
     "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
-    "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
+    "BanditReduction", "Banditron", "Certifier", "ClassGaussians",
     "ColumnCounts", "DecisionModel", "Evidence", "FixedExperts", "FixedGaussian", "FixedPipeline",
     "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader", "LinearEvidence",
     "ListAgent", "Metrics", "MixedScaler", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron",
