@@ -1,8 +1,7 @@
-"""Boosters and weak learners: the base class, and the interface of weak learners.
+"""Boosters: the base class, and the interface of weak learners.
 
 A round is one pass over the N weak learners: each predicts a label under its own costs, and its
-label moves the scores. After the pass each learns, and then the booster does: nothing is learned
-before every weak learner has predicted, and the booster changes only after all have learned.
+label moves the scores. After the pass each learns, and after all of them the booster.
 """
 
 import inspect
@@ -98,8 +97,7 @@ class Booster(Learner):
 
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
     example multiplies the costs that the weak learners learn from, and the losses of regressions
-    and prefixes; a round of weight 0 is counted and teaches nothing. If a weak learner fails, the
-    booster is unchanged, and the error names the learners that had already learned.
+    and prefixes. If a weak learner fails, the booster is unchanged.
 
     Parameters
     ----------
@@ -202,10 +200,11 @@ class Booster(Learner):
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
 
-        Where a booster hedges, the prefix is drawn once a round from ``hedge_weights``, by
-        the seed and the number of rounds learned: to predict again changes nothing.
+        It is drawn from ``hedge_weights`` by the seed and the number of rounds learned: to predict
+        again changes nothing.
         """
-        leader = draw_prefix(self.hedge_weights, self.seed, self.n_rounds) - 1
+        rng = np.random.default_rng((self.seed, self.n_rounds))
+        leader = int(rng.choice(self.n_learners, p=self.hedge_weights))
         x = validation.numbers("x", x)
         if x.ndim != 2:
             return int(self.prefix_labels(x)[leader])
@@ -237,8 +236,3 @@ class Booster(Learner):
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
         return kernels.softmin(self._mistakes)
-
-
-def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:
-    """Return a prefix 1..N, drawn with these probabilities (N,)."""
-    return 1 + int(np.random.default_rng((seed, n_rounds)).choice(len(weights), p=weights))

@@ -41,10 +41,7 @@ FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
 @kernel
 def _rest(s, label):
-    """Return the largest score but that of the label, and logsumexp of them all beyond it.
-
-    The two are not added up: next to a huge score the second would be lost.
-    """
+    """Return the largest score but that of the label, and logsumexp of them all beyond it."""
     best = 1 if label == 0 else 0
     for k in range(s.shape[0]):
         if k != label and s[k] > s[best]:
@@ -60,8 +57,7 @@ def _rest(s, label):
 def _solve(centre, pull):
     """Return the root of m = centre - pull tanh(m/2).
 
-    The root has the sign of the centre, and on that side the equation is concave: Newton's
-    method climbs to it from any point below, and both starting points are below.
+    On the side of the centre the equation is concave: Newton's method climbs from any point below.
     """
     b = abs(centre)
     m = max(b - pull, b / (1.0 + 0.5 * pull))
@@ -239,11 +235,7 @@ def add_moments(mass, mean, spread, x, y, weight):
 
 @kernel
 def class_probabilities(mass, mean, spread, x, p):
-    """Write the posterior of the classes into p (K,).
-
-    All classes together start from one imagined example of mean 0 and variance 1, and every
-    class from one imagined example with the moments of all classes together.
-    """
+    """Write the posterior into p (K,), with the imagined examples of `NaiveBayes`."""
     K, d = mean.shape
     n = mass.sum()
     for k in range(K):

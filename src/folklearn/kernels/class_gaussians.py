@@ -47,8 +47,7 @@ _NEGLIGIBLE = 1e-24  # of a logit, and of a variance, relative
 def _deviation(kappa, beta):
     """Solve t + kappa (e^t - 1) = beta for t, with all digits of a small t: Lambert's function.
 
-    The left side is convex and increasing, and the start not to the left of the root: Newton's
-    steps come down to it.
+    Newton's steps come down to the root: the left side is convex, and the start not left of it.
     """
     if beta <= 0.0:
         t = beta / (1.0 + kappa)
@@ -65,10 +64,9 @@ def _deviation(kappa, beta):
 
 @kernel
 def _write_series(v, free, p):
-    """Write the p with p e^(v p) = free into p where v free is small: Lambert's series.
+    """Write the p with p e^(v p) = free, up to v free = _MAX_SERIES: Lambert's series.
 
-    Its coefficients are (-n)^(n-1)/n!; cut off after 13 it is exact up to v free = _MAX_SERIES.
-    Where v free is larger what is written means nothing.
+    Its coefficients are (-n)^(n-1)/n!.
     """
     for i in range(v.shape[0]):
         E = v[i] * free[i]
@@ -226,8 +224,8 @@ def spread(P, x, u, s, noise):
 def _shrinkage(P, u, s, curvature, factor):
     """Write c/(1 + c s) into factor, less where P has lost too many digits for it.
 
-    A covariance has u_a^2 <= P_aa s. Where rounding broke that, the diagonal must stay positive
-    all the same: then no entry can grow without bound.
+    The diagonal must stay positive, also where rounding broke u_a^2 <= P_aa s: then no entry can
+    grow without bound.
     """
     d, K = u.shape
     for i in range(K):
@@ -247,10 +245,7 @@ def _shrinkage(P, u, s, curvature, factor):
 
 @kernel
 def _absorb(W, P, u, s, pull, factor, scaled):
-    """W_i -= pull_i u_i and P_i -= factor_i u_i u_i' for every class; scaled is scratch.
-
-    Classes that would not change in their last digit are passed over, a slice at a time.
-    """
+    """W_i -= pull_i u_i and P_i -= factor_i u_i u_i', where digits of a slice would change."""
     d, K = u.shape
     for start in range(0, K, _SLICE):
         stop = min(start + _SLICE, K)

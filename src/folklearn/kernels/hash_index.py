@@ -55,10 +55,7 @@ def find(keys, places, indices, found):
 
 @kernel
 def enter(keys, places, columns, count, indices, found):
-    """Write the places of columns, entering new ones behind the first count[0].
-
-    There must be room: keys for twice as many, and `columns` for all.
-    """
+    """Write the places of columns, entering new ones, for which there must be room."""
     for a in range(indices.shape[0]):
         column = np.int64(indices[a])
         at = _search(keys, column)
@@ -71,10 +68,7 @@ def enter(keys, places, columns, count, indices, found):
 
 
 class Columns:
-    """The columns that occurred, and their places; `n` of them.
-
-    The number is in an array, which compiled code counts on: an interrupt leaves all as it is.
-    """
+    """The columns that occurred, and their places; `n` of them."""
 
     def __init__(self, room: int = _MIN_KEYS // 2) -> None:
         size = max(_MIN_KEYS, 2 ** (2 * room - 1).bit_length())

@@ -73,11 +73,10 @@ def sections_of(memo, d, k):
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
-    """Write P = S(I (x) x) (as P', C order).
+    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time.
 
-    One pass over the lower triangle, four rows at a time. What lies left of the diagonal block in
-    row i of class a gives the entries i of the columns of the classes before a, and by symmetry
-    is added to column a.
+    What lies left of the diagonal block in row i of class a gives the entries i of the columns of
+    the classes before a, and by symmetry is added to column a.
     """
     k = P.shape[0]
     d = x.shape[0]
@@ -145,10 +144,7 @@ def context_stats(S, theta, x, P, C, q):
 
 @shared_kernel("void(matrix, vector, vector, matrix, vector)", fast=True)
 def context_stats_sparse(S, theta, x, C, q):
-    """Write C and q alone, from the entries of S where x is not 0.
-
-    A prediction needs no more, and for a sparse x that is a small part of S.
-    """
+    """Write C and q alone, from the entries of S where x is not 0."""
     k = C.shape[0]
     d = x.shape[0]
     there = np.flatnonzero(x)
@@ -190,8 +186,7 @@ def _load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
     Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
-    that a prediction before an update changes nothing. After a context_stats_sparse P is not there:
-    `update_round` fills it in.
+    that a prediction before an update changes nothing. The sparse one leaves P to `update_round`.
     """
     d = x.shape[0]
     k = S.shape[0] // d

@@ -160,8 +160,7 @@ def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
 def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
-    A block that rounding would spoil is learned again row by row, where single rounds are lost
-    instead of the whole block. Blocks of one round are `run_loop`.
+    A block that rounding would spoil is learned again row by row: single rounds are lost.
     """
     T, d = X.shape
     n = S.shape[0]
@@ -196,12 +195,10 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
 class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
-    Arguments are validated by the caller. `totals` adds up the rounds (see `prediction_rules`).
-    nodes None chooses the explicit rule, nodes (m, k) the implicit one. gamma 0 is the largest
-    valid.
-    A single event is too short for another layer of calls: learners pass S and memo to
-    `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
-    that is None.
+    nodes None chooses the explicit rule, nodes (m, k) the implicit one; gamma 0 is the largest
+    valid. A single event is too short for another layer of calls: learners pass S and memo to
+    `predict_round` and `update_round` themselves, the latter inside `one_thread` unless that is
+    None.
     """
 
     __slots__ = ("S", "d", "gamma", "k", "memo", "one_thread")
@@ -301,8 +298,7 @@ class SecondOrderState:
     def adopt(self, smaller: "SecondOrderState") -> None:
         """Become a state of fewer features or classes, with nothing known of the others.
 
-        The Helmert basis is nested, so that old coordinates keep their meaning: a new class
-        and a new feature add coordinates on which only the ridge acts, A = diag(A, lam I).
+        The Helmert basis is nested: old coordinates keep their meaning, A = diag(A, lam I).
         """
         k, d = smaller.k, smaller.d
         places = (np.arange(k)[:, None] * self.d + np.arange(d)).ravel()
@@ -327,10 +323,9 @@ class SecondOrderState:
         self._forget_context()
 
     def renew(self, feature: int) -> None:
-        """Know nothing of one feature any more, and of the others what was known: O(n).
+        """Know nothing of one feature any more: O(n).
 
-        S is the inverse of the curvature, so that dropping rows and columns of it minimises
-        over the weights of the feature; the new ones have the ridge alone.
+        To drop rows and columns of the inverse curvature minimises over the weights of the feature.
         """
         for place in range(feature, self.theta.size, self.d):
             self.S[place, :place] = 0.0
