@@ -203,8 +203,7 @@ class Booster(Learner):
         It is drawn from ``hedge_weights`` by the seed and the number of rounds learned: to predict
         again changes nothing.
         """
-        rng = np.random.default_rng((self.seed, self.n_rounds))
-        leader = int(rng.choice(self.n_learners, p=self.hedge_weights))
+        leader = draw_prefix(self.hedge_weights, self.seed, self.n_rounds) - 1
         x = validation.numbers("x", x)
         if x.ndim != 2:
             return int(self.prefix_labels(x)[leader])
@@ -236,3 +235,8 @@ class Booster(Learner):
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
         return kernels.softmin(self._mistakes)
+
+
+def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:
+    """Return a prefix 1..N, drawn with these probabilities (N,)."""
+    return 1 + int(np.random.default_rng((seed, n_rounds)).choice(len(weights), p=weights))
