@@ -43,8 +43,8 @@ class Aggregating(Learner):
 
     Guarantee, for the exact integral, :math:`|x| \le R`, every stream, hard or soft labels: with
     unit weights regret is at most `regret_bound`; with weights at most ``max_weight``, that many
-    times its value at T = total weight / ``max_weight``. The Monte Carlo error comes on top; it is
-    not bounded here, falls like 1/sqrt(n_particles), and needs n_particles well above K d.
+    times its value at T = total weight / ``max_weight``. The Monte Carlo error, which falls like
+    1/sqrt(n_particles), comes on top.
 
     Parameters
     ----------
