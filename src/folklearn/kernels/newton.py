@@ -1,9 +1,8 @@
 """The mode of a ridge: where lam |W|^2 + a sum of evidence + the true loss of some rows is least.
 
-The quadratics of the sum are expanded with gamma = 1/2, so the sum is a Laplace approximation
-of the rows that went into it; rows that are held as rows keep their true loss, and Newton's
-method needs their curvature at one point only. Steps are damped by a line search on the
-objective itself: undamped ones diverge within the first hundred rounds.
+Rows that are held as rows keep their true loss, and Newton's method needs their curvature at one
+point only. Steps are damped by a line search on the objective itself: undamped ones diverge within
+the first hundred rounds.
 
 Shifting all classes by the same vector changes no prediction, so the last class is held at 0
 while solving: n = (K-1) d unknowns, and the ridge becomes lam (I - 11'/K) (x) I.
@@ -36,10 +35,7 @@ def new_matrix(m, n):
 
 @shared_kernel("b1(matrix, f8, i8, matrix)")
 def factor_ridge(S, lam, K, H):
-    """Write the Cholesky factor of the curvature plus the ridge into H (n, n).
-
-    Return whether there is one; rounding may leave none on rows of absurd size.
-    """
+    """Write the Cholesky factor of the curvature plus the ridge into H (n, n), if there is one."""
     n = H.shape[0]
     d = n // (K - 1)
     for a in range(K - 1):
@@ -69,10 +65,7 @@ def factor_ridge(S, lam, K, H):
 
 @shared_kernel("void(matrix, matrix, matrix)", fast=True)
 def pull(S, W, out):
-    """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs.
-
-    S without pairs is a sum that no row has entered.
-    """
+    """Write sum over j of S_ij (w_i - w_j) into out: half the gradient; S may have no pairs."""
     K, d = W.shape
     out[:] = 0.0
     if S.shape[0] == 0:
@@ -121,10 +114,7 @@ def _true_loss(Z, ZD, t, Y, weights, A, E, powers):
 
 @helper_kernel
 def _solve(H, gradient, step):
-    """Write the step (K, d) to where the gradient of the quadratic vanishes, centred.
-
-    Return whether it is finite.
-    """
+    """Write the centred step (K, d) to where the gradient vanishes; return whether it is finite."""
     K, d = gradient.shape
     n = H.shape[0]
     for a in range(K - 1):

@@ -109,10 +109,8 @@ def predict_from_state(constants, nodes, squares, vectors):
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
-    length is |x| and mean is |theta|, from which follows how well C and q are known: S is
-    made by subtraction from I/lam and cannot be better than its rounding. The bracket of
-    the certificate is weight * loss minus the growth of the surrogate minimum, whatever was
-    predicted and wherever the loss is expanded.
+    length is |x| and mean is |theta|, from which follows how well C and q are known: S is made by
+    subtraction from I/lam.
     """
     z, info = vectors[Z_AT], vectors[INFO]
     loss = 0.0
@@ -146,11 +144,10 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
-    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are
-    contiguous, which is what every loop here and in the callers runs over.
-    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times
-    the diagonal are set to zero: a semidefinite A loses its null directions.
-    Return the number of pivots that lay below the floor by more than rounding.
+    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are contiguous.
+    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times the
+    diagonal are set to zero: a semidefinite A loses its null directions. Return the number of
+    pivots that lay below the floor by more than rounding.
     """
     n_raised = 0
     for i in range(A.shape[0]):
@@ -267,8 +264,7 @@ def _find_newton_step(squares, vectors):
 def _search_line(k, decrement, vectors):
     """Return a step length in (0, 1] along which f of `solve_fixed_point` decreases.
 
-    f is convex along the ray, so it decreases wherever its slope is still negative. The
-    slope is used instead of f because f itself cancels when logits are huge.
+    f is convex: it decreases where its slope is negative. f itself cancels when logits are huge.
     """
     u, z, p = vectors[U_AT], vectors[Z_AT], vectors[P_AT]
     v, dv, du, trial = (
@@ -299,12 +295,10 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
     Return (bracket, n_lost). The bracket is w l(u, y) minus the growth of the surrogate minimum,
-    delta_t/4 in the certificate, plus an allowance for rounding; it holds for any expansion
-    point u, solved exactly or not. noise_C and noise_q say how well C and q are known; the
-    allowance covers them to first order. n_lost is 0 unless rounding destroys the state: C is
-    noise at this curvature, or a pivot of I + gamma w rho'C rho so large that S loses its
-    digits; where a pivot is below 1, C being negative, or nothing finite could be learned, V
-    and a are 0 and nothing is learned.
+    delta_t/4 in the certificate, plus an allowance for rounding, for noise_C and noise_q to first
+    order; it holds for any expansion point u. n_lost is 0 unless rounding destroys the state: C is
+    noise at this curvature, or a pivot so large that S loses its digits. Where a pivot is below 1,
+    C being negative, or nothing finite could be learned, V and a are 0.
     """
     k = squares.shape[1]
     C, V, curvature = squares[C_AT], squares[V_AT], gamma * weight

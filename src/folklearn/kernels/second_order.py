@@ -5,10 +5,8 @@ order) is kept: symmetry holds by construction, a pass reads half the memory, an
 update is a BLAS rank-k update of one triangle. What lies above the diagonal is unused.
 
 A round reads S once (`context_stats`) and writes it once (`absorb`); between them everything is
-k-sized. A sparse context is predicted from the few entries of S that it meets
-(`context_stats_sparse`); its pass over S waits for the update, which may never come. The
-prediction of the last context is kept in the memo, so that an update after a predict of the
-same context repeats nothing.
+k-sized. A sparse context is predicted from the few entries of S that it meets; its pass over S
+waits for the update, which may never come. The prediction of the last context is kept in the memo.
 """
 
 import math
@@ -31,11 +29,10 @@ _MAX_THETA = 1e100  # beyond, sums of products overflow
 def memo_offsets(d, k):
     """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
 
-    Everything but S lives in this one array, because a compiled function pays for every
-    array it is called with. Totals and constants come first; they, squares, vectors and nodes are
-    those of `prediction_rules`. theta is (n,); seen (d + 1,) is the last context and whether what
-    squares, vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
-    room is (2, n), scratch.
+    Everything but S lives in this one array, because a compiled function pays for every array it is
+    called with. Totals and constants come first; they, squares, vectors and nodes are those of
+    `prediction_rules`. seen is the last context and how the present state sees it in squares,
+    vectors and P (0 if not); room is scratch.
     """
     theta = rules.N_TOTALS + rules.N_CONSTANTS
     seen = theta + k * d
@@ -253,9 +250,8 @@ def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
     Return False, S and theta untouched, if rounding would spoil them: if S would get a diagonal
-    below -spare, or theta an absurd size. In exact arithmetic the diagonal stays positive. S only
-    ever shrinks, so that the diagonal bounds every entry of what was taken from I/lam: as long as
-    all updates pass, S is finite and of its proper size, even when rounding has made it indefinite.
+    below -spare, or theta an absurd size. S only ever shrinks, so that the diagonal bounds every
+    entry of what was taken from I/lam: S stays finite and of its proper size, even if indefinite.
     """
     k, n = P.shape
     step, left = room[0], room[1]

@@ -49,11 +49,7 @@ _FLOPS_BETWEEN_REPORTS = 3e9  # work between two chances to report progress or t
 
 
 def block_size(d: int, k: int) -> int:
-    """Return the number of rounds per block, 1 for the plain loop.
-
-    Measured: bk near n/8 is best (the sequential part grows like (bk)^3), more than 32
-    rounds gain nothing, and small states or blocks of fewer than 4 rounds do not pay.
-    """
+    """Return the number of rounds per block, 1 for the plain loop: bk near n/8 is fastest."""
     n = k * d
     b = min(max(24, n // 8) // k, 32)
     return 1 if n < 100 or b < 4 else b
@@ -267,10 +263,7 @@ class SecondOrderState:
         block: int = 0,
         learning: bool = True,
     ) -> Array:
-        """Predict, then learn, row by row; return p (T, K).
-
-        Blocks are as long as is fastest, or of `block` rounds: of 1, bytes are those of the loop.
-        """
+        """Predict, then learn, row by row; return p (T, K). Blocks of 1 are the loop in bytes."""
         T, n = len(X), len(self.S)
         b = block or block_size(self.d, self.k)
         # Whole blocks per chunk, so that the chunks do not change the result.
@@ -307,10 +300,7 @@ class SecondOrderState:
         self.totals[:] = smaller.totals
 
     def discount(self, keep: float) -> None:
-        """Let all examples so far count `keep` times what they did: A' = keep A + (1 - keep) lam I.
-
-        The ridge keeps its full weight, which no update of S alone could do: O(n^3).
-        """
+        """Let all examples count `keep` times: A' = keep A + (1 - keep) lam I, in O(n^3)."""
         n = len(self.S)
         lam = self._lam
         with threads_for(n):
@@ -350,7 +340,7 @@ class SecondOrderState:
 def _inverse(lower: Array, ridge: float) -> Array:
     """Return the inverse of a positive definite matrix, given by its lower triangle.
 
-    To one that rounding has made indefinite a ridge is added, ten times larger at every try.
+    If rounding has made it indefinite a ridge is added, ten times larger at every try.
     """
     # LAPACK counts by columns: its upper triangle is our lower one.
     factor, failed = dpotrf(lower.T, lower=False)

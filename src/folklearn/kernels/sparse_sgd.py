@@ -129,10 +129,9 @@ def learn(
     keys, places, columns, count, table, experts, standing, mixture, totals,
     indices, values, words, base, label, soft, weight, max_norm, p,
 ):  # fmt: skip
-    """Predict one row into p and learn it; return its loss.
+    """Predict one row into p and learn it; return its loss, NaN if the norm of the row is unusable.
 
-    NaN, all untouched, if the norm of the row is unusable; there must be room for its columns.
-    The weight is at most 1, unless only the evidence is wanted, where it may be any.
+    There must be room for its columns. The weight is at most 1, unless only evidence is wanted.
     """
     square = _sum_squares(values)
     if not square <= max_norm * max_norm:
