@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         "a renewed feature keeps its weight", _STATE,
-        "self.theta[place] = 0.0", "self.theta[place] *= 1.0", _OF_RENEWAL,
+        "self.theta[row] = 0.0", "self.theta[row] *= 1.0", _OF_RENEWAL,
     ),
     Mutant(
         "a renewed feature costs the certificate nothing", "learners/folklore.py",

@@ -80,7 +80,7 @@ def _bind(name: str, arguments: str, library: str = "cython_blas") -> Any:
 
         return types.int64(*typed), generate
 
-    names = [f"argument_{place}" for place in range(len(free))]
+    names = [f"argument_{number}" for number in range(len(free))]
     parameters = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("context", *names)]
     routine.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(routine)

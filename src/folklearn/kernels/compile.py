@@ -223,12 +223,12 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
     _CELLS[cell.content.ctypes.data] = cell
 
     @functools.wraps(function)
-    def shared(*values: Any) -> Any:
+    def call_shared(*values: Any) -> Any:
         return from_python(*values)
 
-    from_python = _compile_lazily(lambda *values: shared(*values), _STRICT)
+    from_python = _compile_lazily(lambda *values: call_shared(*values), _STRICT)
 
-    @type_callable(shared)
+    @type_callable(call_shared)
     def type_call(context: Any) -> Any:
         def type_arguments(*actual: Any) -> Any:
             return result(*map(_argument_type, actual, arguments))
@@ -236,7 +236,7 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
         type_arguments.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         return type_arguments
 
-    @lower_builtin(shared, types.VarArg(types.Any))
+    @lower_builtin(call_shared, types.VarArg(types.Any))
     def lower_call(context: Any, builder: Any, _: Any, values: Any) -> Any:
         integer = ir.IntType(64)
         content = builder.module.globals.get(cell.symbol)
@@ -255,4 +255,4 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
         returned = builder.call(pointer, values)
         return context.get_dummy_value() if result is types.void else returned
 
-    return shared
+    return call_shared

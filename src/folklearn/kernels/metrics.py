@@ -82,12 +82,12 @@ def _count_scores(p, n_known, label, weight, scores, probability_sums):
         # A damaged state may predict NaN: every index must be inside.
         tenth = max(0, min(int(p[k] * N_BINS), N_BINS - 1))
         if tenth == 0:
-            place = _place_in_tail(p[k])
+            score_bin = _place_in_tail(p[k])
         elif tenth == N_BINS - 1:
-            place = N_SCORES - 1 - _place_in_tail(1.0 - p[k])
+            score_bin = N_SCORES - 1 - _place_in_tail(1.0 - p[k])
         else:
-            place = _N_TAIL + int((p[k] * N_BINS - 1.0) * _BINS_OF_TENTH)
-        scores[k, 1 if k == label else 0, place] += weight
+            score_bin = _N_TAIL + int((p[k] * N_BINS - 1.0) * _BINS_OF_TENTH)
+        scores[k, 1 if k == label else 0, score_bin] += weight
         probability_sums[k, tenth] += weight * p[k]
 
 

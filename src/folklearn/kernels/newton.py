@@ -39,26 +39,26 @@ def factor_ridge(S, lam, K, H):
     n = H.shape[0]
     d = n // (K - 1)
     for a in range(K - 1):
-        own = a * d
+        first = a * d
         for r in range(d):
-            row = H[own + r]
+            row = H[first + r]
             for c in range(r):
-                row[own + c] = 0.0
-            row[own + r] = lam * (1.0 - 1.0 / K)
+                row[first + c] = 0.0
+            row[first + r] = lam * (1.0 - 1.0 / K)
         for j in range(K):
             if j == a:
                 continue
             pair = S[pair_at(j, a, K) if j < a else pair_at(a, j, K)]
-            at, other = 0, j * d
+            at, second = 0, j * d
             for r in range(d):
-                row = H[own + r]
+                row = H[first + r]
                 for c in range(r + 1):
-                    row[own + c] += pair[at + c]
+                    row[first + c] += pair[at + c]
                 if j < a:
                     for c in range(r):
-                        row[other + c] = -pair[at + c]
-                        H[own + c, other + r] = -pair[at + c]
-                    row[other + r] = -pair[at + r] - lam / K
+                        row[second + c] = -pair[at + c]
+                        H[first + c, second + r] = -pair[at + c]
+                    row[second + r] = -pair[at + r] - lam / K
                 at += r + 1
     return potrf(n, H, 0, n) == 0
 
@@ -71,11 +71,11 @@ def pull(S, W, out):
     if S.shape[0] == 0:
         return
     apart, along = np.empty(d), np.empty(d)
-    place = 0
+    pair_number = 0
     for i in range(K):
         for j in range(i + 1, K):
-            pair = S[place]
-            place += 1
+            pair = S[pair_number]
+            pair_number += 1
             for c in range(d):
                 apart[c] = W[i, c] - W[j, c]
                 along[c] = 0.0
@@ -168,14 +168,14 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
                 here = step[i, j]
                 linear += (G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])) * here
                 square += (pulled_step[i, j] + lam * here) * here
-        t, there, n_tried = 2.0, math.inf, 0
-        while not there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
+        t, trial, n_tried = 2.0, math.inf, 0
+        while not trial - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
             if n_tried == MOST_HALVINGS:
                 return
             t *= 0.5
-            there = _true_loss(Z, ZD, t, Y, weights, A, E, powers)
+            trial = _true_loss(Z, ZD, t, Y, weights, A, E, powers)
             n_tried += 1
-        loss = there
+        loss = trial
         for i in range(K):
             for j in range(d):
                 W[i, j] += t * step[i, j]

@@ -58,9 +58,9 @@ def scale_rows(X, moments, learn, scale, intercept, first, out):
             out[t, constant] = unit
         for j in range(d):
             value = X[t, j]
-            place = j + 1 if 0 <= constant <= j else j
+            column = j + 1 if 0 <= constant <= j else j
             if np.isnan(value):
-                out[t, place] = 0.0
+                out[t, column] = 0.0
                 continue
             n = moments[COUNT, j] + 1.0
             mean, squares = _join_moments(value, n, moments[MEAN, j], moments[SQUARES, j])
@@ -85,9 +85,9 @@ def scale_rows(X, moments, learn, scale, intercept, first, out):
             if scale:
                 score = (value - mean) / math.sqrt(squares / n) if squares > 0.0 else 0.0
                 largest = min(_LARGEST_SCORE, math.sqrt(n - 1.0))  # n plain values reach no more
-                out[t, place] = unit * min(max(score, -largest), largest)
+                out[t, column] = unit * min(max(score, -largest), largest)
             else:
-                out[t, place] = value
+                out[t, column] = value
 
 
 @kernel

@@ -144,28 +144,28 @@ def context_stats_sparse(S, theta, x, C, q):
     """Write C and q alone, from the entries of S where x is not 0."""
     k = C.shape[0]
     d = x.shape[0]
-    there = np.flatnonzero(x)
+    nonzeros = np.flatnonzero(x)
     for a in range(k):
         total = 0.0
-        for i in there:
+        for i in nonzeros:
             total += theta[a * d + i] * x[i]
         q[a] = total
         for b in range(a):
             total = 0.0
-            for i in there:
-                row, part = S[a * d + i], 0.0
-                for j in there:
-                    part += row[b * d + j] * x[j]
-                total += part * x[i]
+            for i in nonzeros:
+                row, product = S[a * d + i], 0.0
+                for j in nonzeros:
+                    product += row[b * d + j] * x[j]
+                total += product * x[i]
             C[a, b] = total
             C[b, a] = total
         total = 0.0
-        for place in range(there.shape[0]):
-            i = there[place]
-            row, part = S[a * d + i], 0.0
-            for j in there[:place]:
-                part += row[a * d + j] * x[j]
-            total += (2.0 * part + row[a * d + i] * x[i]) * x[i]
+        for position in range(nonzeros.shape[0]):
+            i = nonzeros[position]
+            row, product = S[a * d + i], 0.0
+            for j in nonzeros[:position]:
+                product += row[a * d + j] * x[j]
+            total += (2.0 * product + row[a * d + i] * x[i]) * x[i]
         C[a, a] = total
 
 

@@ -317,11 +317,11 @@ class SecondOrderState:
 
         To drop rows and columns of the inverse curvature minimises over the weights of the feature.
         """
-        for place in range(feature, self.theta.size, self.d):
-            self.S[place, :place] = 0.0
-            self.S[place:, place] = 0.0
-            self.S[place, place] = 1.0 / self._lam
-            self.theta[place] = 0.0
+        for row in range(feature, self.theta.size, self.d):
+            self.S[row, :row] = 0.0
+            self.S[row:, row] = 0.0
+            self.S[row, row] = 1.0 / self._lam
+            self.theta[row] = 0.0
         self._forget_context()
 
     def pack(self) -> Array:

@@ -99,9 +99,9 @@ def expanded_diagonal(C, out):
         for j in range(r + 1, k + 1):
             cross += C[r - 1, j - 1] / math.sqrt(j * (j + 1.0))
         cross /= root
-        own = C[r - 1, r - 1] / (root * root)
-        out[r] = inner - 2.0 * r * cross + r * r * own
-        inner += 2.0 * cross + own
+        diagonal = C[r - 1, r - 1] / (root * root)
+        out[r] = inner - 2.0 * r * cross + r * r * diagonal
+        inner += 2.0 * cross + diagonal
     out[0] = inner
 
 
