@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from folklearn import Aioli, Folklore, Gaf, Laplace, auto, best_in_class
-from folklearn.boosting import BoostingRegression
 from folklearn.kernels import prediction_rules
 from tests.reference import boosting as reference
+from tests.reference.boosting_regression import BoostingRegression
 
 N_HOSTILE = 60  # streams for each learner; 3,000 passed when this was written
 

@@ -7,7 +7,7 @@ from typing import Any
 from river.ensemble import AdaBoostClassifier, ADWINBoostingClassifier, BOLEClassifier
 from river.tree import HoeffdingTreeClassifier
 
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM, OnlineMBBM
+from folklearn.baselines import AdaBoostOL, AdaBoostOLM
 from folklearn.boosting import AdaBoostOLMpp, RiverClassifier, hoeffding_trees
 
 SETS = ("balance_scale", "mice", "car", "mushroom", "nursery", "segment", "pendigits")
@@ -17,9 +17,7 @@ TIMED = ("balance_scale", "nursery", "pendigits")
 TRAINED = 0.8  # this share of the rows is not scored
 FLOOR = 1e-15  # a smaller probability of the label that came counts as this
 TREE = {"grace_period": 20, "delta": 0.1}  # the default weak learner's
-EDGE = 0.1  # what OnlineMBBM is told
 SIZES = (1, 2, 5, 10, 20)
-VOTED_SIZES = (1, 5, 20)  # every N is another run
 N = SIZES[-1]
 
 
@@ -71,7 +69,6 @@ METHODS = {
     OFFSET: _nested(AdaBoostOLMpp, regression="offset"),
     OLM: _nested(AdaBoostOLM),
     "OL": _nested(AdaBoostOL, binary=True),
-    "MBBM": Method(_ours(OnlineMBBM, edge=EDGE), VOTED_SIZES, booster=True),
     "River AdaBoost": Method(_theirs(AdaBoostClassifier)),
     "River ADWIN boosting": Method(_theirs(ADWINBoostingClassifier)),
     "River BOLE": Method(_theirs(BOLEClassifier)),

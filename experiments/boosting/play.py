@@ -60,8 +60,8 @@ def _rounds(
             said = []
             for size, (losses, mistakes) in totals.items():
                 label = scores[draw_prefix(softmin(mistakes), seed, t)].argmax()
-                said.append((int(label), mix_prefixes(scores[: size + 1], 1.0, losses)))
-                score_prefixes(scores[: size + 1], 1.0, y, 1.0, losses, mistakes)
+                said.append((int(label), mix_prefixes(scores[: size + 1], losses)))
+                score_prefixes(scores[: size + 1], y, 1.0, losses, mistakes)
         else:
             p = model.predict(x)
             label = model.predict_label(x) if method.booster else p.argmax()

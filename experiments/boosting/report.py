@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from ..provenance import write_json
-from .plan import EDGE, FLOOR, METHODS, OLMPP, ONE, N
+from .plan import FLOOR, METHODS, OLMPP, ONE, N
 from .summary import largest
 from .timing import PARTS, REGRESSION
 
@@ -38,7 +38,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
         f"`{origin['command']}`, commit {origin['commit'][:12]}, seeds "
         f"{', '.join(map(str, origin['seeds']))}; {origin['wall_s'] / 60:.0f} minutes. Mean ± "
         f"standard error over the seeds, in the last 20 % of the rows, while still learning; {N} "
-        f"trees, and one; OnlineMBBM is told an edge of {EDGE:g}.",
+        "trees, and one.",
         "## Accuracy\n\n" + _scores(found["sets"], "accuracy"),
         "![accuracy against N](accuracy.png)",
         "The label of the largest probability, where a booster draws its label by Hedge:\n\n"

@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from folklearn import Folklore
-from folklearn.baselines import SMP
 from folklearn.batch import OnlineToBatch
 
 from .worlds import B, D, K, Labels, Rows, judge, sample
@@ -17,7 +16,6 @@ from .worlds import B, D, K, Labels, Rows, judge, sample
 WEAK = 0.01  # a ridge too weak for small samples
 STRENGTHS = tuple(10.0**power for power in (-1, 0, 1, 2, 3))  # C, for cross-validation
 FLOOR = 1e-9  # for a class that a scikit-learn model has never seen
-REFIT_ROWS = 200  # new rows on which the exact SMP is evaluated
 Method = Callable[[Rows, Labels, Rows, int], tuple[Rows, float | None]]
 
 
@@ -38,15 +36,6 @@ def _last(passes: int) -> Method:
             order = rng.permutation(len(X))
             learner.run(X[order], y[order])
         return learner.predict(new), None
-
-    return method
-
-
-def _smp(lam: float, method_name: str) -> Method:
-    def method(X: Rows, y: Labels, new: Rows, seed: int) -> tuple[Rows, float | None]:
-        model = SMP(n_features=D, n_classes=K, lam=lam, method=method_name).fit(X, y)
-        rows = new[:REFIT_ROWS] if method_name == "refit" else new
-        return model.predict(rows), model.guarantee(rows, B=B)
 
     return method
 
@@ -87,15 +76,10 @@ METHODS: dict[str, Method] = {
     "FOLKLORE, 10 averaged": _online(10),
     "FOLKLORE, last": _last(1),
     "FOLKLORE, last of 3 passes": _last(3),
-    "SMP, λ = ½": _smp(0.5, "laplace"),
-    "SMP, λ = ½, refitted": _smp(0.5, "refit"),
-    "SMP, λ = .01": _smp(WEAK, "laplace"),
-    "SMP, λ = .01, refitted": _smp(WEAK, "refit"),
     "LogisticRegression, C = 1": _regression(1.0),
     "LogisticRegression, C = 50": _regression(0.5 / WEAK),
     "LogisticRegression, C by 5 folds": _regression(None),
 }
-EXACT = tuple(name for name in METHODS if name.endswith("refitted"))  # small samples only
 ONLINE = tuple(name for name in METHODS if name.startswith("FOLKLORE"))
 
 

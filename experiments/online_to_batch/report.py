@@ -9,12 +9,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from ..provenance import write_json
-from .methods import EXACT, METHODS, ONLINE
+from .methods import METHODS, ONLINE
 from .worlds import MISSPECIFIED
 
-COLOURS = {
-    name: f"C{place % 10}" for place, name in enumerate(m for m in METHODS if m not in EXACT)
-}
+COLOURS = {name: f"C{place}" for place, name in enumerate(METHODS)}
 Found = dict[str, Any]
 
 
@@ -85,13 +83,9 @@ def _draw(found: Found, n_seeds: int, path: Path) -> None:
     )
     for axis, (world, entry) in zip(axes, worlds.items(), strict=True):
         for name, curve in entry["methods"].items():
-            exact = name in EXACT
             axis.errorbar(
-                curve["T"], curve["mean"], curve["error"], lw=1.4, capsize=2,
-                label="the same, refitted" if exact else name,
-                color=COLOURS[name.removesuffix(", refitted")],
-                ls="" if exact else "-" if name in ONLINE else "--" if "SMP" in name else ":",
-                marker="o" if exact else None, mfc="none",
+                curve["T"], curve["mean"], curve["error"], lw=1.4, capsize=2, label=name,
+                color=COLOURS[name], ls="-" if name in ONLINE else ":",
             )  # fmt: skip
         certified = entry["methods"][ONLINE[1]]
         axis.plot(certified["T"], certified["guarantee"], "0.4", label="certificate / T")

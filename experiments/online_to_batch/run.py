@@ -1,4 +1,4 @@
-"""Excess risk against the size of the sample: online to batch, SMP and logistic regression.
+"""Excess risk against the size of the sample: online to batch and logistic regression.
 
 Run from the root of the repository:  python -m experiments.online_to_batch.run
 """
@@ -17,12 +17,11 @@ from ..options import new_parser
 from ..pool import call_all, progress
 from ..provenance import provenance
 from . import report
-from .methods import EXACT, METHODS, measure
+from .methods import METHODS, measure
 from .worlds import WORLDS, B, D, K, judge
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)
-MOST_REFITTED = 200  # rows of a sample that is refitted for every new row and label
 REFERENCE_ROWS, TEST_ROWS = 20_000, 4_000
 
 
@@ -36,7 +35,6 @@ def measure_all(
         for seed in seeds
         for world in WORLDS
         for name in METHODS
-        if name not in EXACT or T <= MOST_REFITTED
     ]
     with progress() as bar:
         found = call_all(jobs, bar, "fit", {key: (measure, (*key, *rows)) for key in keys})

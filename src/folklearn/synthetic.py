@@ -81,12 +81,10 @@ def hard_for_proper(
     * rare, with probability :math:`p = 2 (T D^2)^{-1/3}`, at most 1/4: x = R, label 1;
     * common otherwise: x = 2pR / (1 - p), label 0.
 
-    A model whose logits differ by :math:`\theta x / R` loses about :math:`\theta` in a rare round
-    and :math:`\ln 2 - p\theta` in a common one: the *expected* loss is flat on 0..D, and no proper
-    learner gains by any choice. The number of rare rounds deviates by :math:`\sqrt{Tp}`, so that
-    the best model in hindsight gains about :math:`D \sqrt{Tp}` less the curvature
+    The *expected* loss of a model whose logits differ by :math:`\theta x / R` is flat on 0..D, and
+    no proper learner gains by any choice. The number of rare rounds deviates by :math:`\sqrt{Tp}`,
+    so that the best model in hindsight gains about :math:`D \sqrt{Tp}` less the curvature
     :math:`T p^2 D^2`, of the order :math:`D^{2/3} T^{1/3}` while T is below about :math:`e^D`.
-    An improper learner knows x before it answers, and pays O(BR ln T).
 
     References
     ----------

@@ -12,7 +12,7 @@ import pytest
 
 import folklearn
 from folklearn import Folklore
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM, OnlineMBBM
+from folklearn.baselines import AdaBoostOL, AdaBoostOLM
 from folklearn.boosting import (
     AdaBoostOLMpp,
     Booster,
@@ -22,7 +22,7 @@ from folklearn.boosting import (
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.boosting import softmin
 from folklearn.kernels.curvature import gamma_star_below
-from tests.reference.boosting import SlowMBBM, SlowOL, SlowOLM, SlowOLMpp, first_best, potential
+from tests.reference.boosting import SlowOL, SlowOLM, SlowOLMpp, first_best
 from tests.reference.weak_learners import (
     CostMinimiser,
     Failing,
@@ -71,11 +71,6 @@ BOOSTERS = {
     "olm++, aioli": olmpp("aioli", None),
     "olm++, offset": olmpp("offset", None),
     "olm": Case(AdaBoostOLM, lambda booster, learners: SlowOLM(booster.n_classes, learners)),
-    "mbbm": Case(
-        OnlineMBBM,
-        lambda booster, learners: SlowMBBM(booster.n_classes, learners, EDGE, booster.potentials),
-        (("edge", EDGE), ("n_samples", 60)),
-    ),
     "ol": Case(AdaBoostOL, lambda booster, learners: SlowOL(learners)),
 }
 every_booster = pytest.mark.parametrize("case", BOOSTERS.values(), ids=BOOSTERS)
@@ -134,8 +129,7 @@ def test_it_equals_its_twin(rng, case, K):
         p = slow.prefixes.mixture(scores)
         np.testing.assert_allclose(fast.predict(X[t]), p, atol=1e-9)
         np.testing.assert_array_equal(fast.prefix_labels(X[t]), [first_best(s) for s in scores])
-        if not isinstance(fast, OnlineMBBM):  # which follows the last prefix
-            np.testing.assert_allclose(fast.hedge_weights, slow.prefixes.hedge, atol=1e-9)
+        np.testing.assert_allclose(fast.hedge_weights, slow.prefixes.hedge, atol=1e-9)
         np.testing.assert_allclose(softmin(fast._losses), slow.prefixes.posterior, atol=1e-9)
         assert fast.update(X[t], y[t]) == pytest.approx(-math.log(p[y[t]]), abs=1e-9)
         slow.update(X[t], y[t])
@@ -175,40 +169,6 @@ def test_edges_and_regret_bounds_are_what_they_say(rng, regression):
     np.testing.assert_allclose(fast.edges, gained / tried, atol=1e-9)
     bounds = [regression.certificate(2.0) for regression in slow.regressions]
     np.testing.assert_allclose(fast.regret_bounds, bounds, atol=1e-8)
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_sampled_potentials_are_near_the_exact_ones(rng, K):
-    """Hoeffding: one entry of n = 20,000 is off by more than .02 with probability 2e^(-16), so
-    with 5 K^2 of them the test fails with probability below 1e-5."""
-    N, n = 5, 20_000
-    seed = int(rng.integers(2**31))
-    learners = [Planted([0]) for _ in range(N)]
-    booster = OnlineMBBM(
-        n_features=1,
-        n_classes=K,
-        n_learners=N,
-        weak_learner=learners,
-        edge=EDGE,
-        n_samples=n,
-        seed=seed,
-    )
-    slow = SlowMBBM(K, learners, EDGE)
-    for i in range(N):
-        votes = rng.multinomial(i, np.full(K, 1 / K)).astype(float)
-        sampled, exact = booster.potentials(i, votes), slow.exact_potentials(i, votes)
-        np.testing.assert_allclose(sampled, exact, atol=0.02)
-    np.testing.assert_array_equal(
-        booster.potentials(N - 1, np.zeros(K)), slow.exact_potentials(N - 1, np.zeros(K))
-    )
-
-
-def test_the_exact_potential_by_hand():
-    """One vote left, K = 2, score tied after it unless y gets it: 1 - (edge + (1 - edge)/2)."""
-    phi = potential(2, EDGE)
-    assert phi(1, 0, (0, 0)) == pytest.approx(1 - EDGE - (1 - EDGE) / 2)
-    assert phi(0, 0, (1, 1)) == 1.0
-    assert phi(0, 0, (2, 1)) == 0.0
 
 
 # --- Laws ------------------------------------------------------------------------------------
@@ -570,7 +530,7 @@ def test_soft_labels_are_refused_with_a_sentence(rng, case):
     assert snapshot(model) == state
 
 
-@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, OnlineMBBM, AdaBoostOL])
+@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, AdaBoostOL])
 def test_one_class_is_refused(kind):
     with pytest.raises(InvalidInputError, match="n_classes"):
         kind(n_features=2, n_classes=1, n_learners=1, weak_learner=[CostMinimiser(1)])
@@ -604,12 +564,6 @@ def test_bad_parameters_are_refused(words):
         AdaBoostOLMpp(n_features=2, n_classes=2, **{"weak_learner": bayes(2, 2), **words})
 
 
-@pytest.mark.parametrize("edge", [0.0, 1.0, -0.1, math.nan, "big"])
-def test_a_bad_edge_is_refused(edge):
-    with pytest.raises(InvalidInputError, match="edge"):
-        OnlineMBBM(n_features=2, n_classes=2, weak_learner=bayes(2, 2), edge=edge)
-
-
 # --- River -----------------------------------------------------------------------------------
 
 
@@ -639,7 +593,7 @@ def test_a_learner_that_cannot_save_itself_is_named(case, tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, OnlineMBBM, AdaBoostOL])
+@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, AdaBoostOL])
 def test_without_river_a_sentence_names_the_extra(kind, monkeypatch):
     for name in ("river", "river.tree"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -693,13 +647,3 @@ def test_weak_learners_that_cannot_work_are_refused_at_once():
         boost([NaiveBayes(n_features=1, n_classes=2)], 1)
     with pytest.raises(InvalidInputError, match="expected a function of"):
         boost(NaiveBayes)
-
-
-def test_the_vote_of_all_has_all_the_weight():
-    booster = OnlineMBBM(
-        n_features=1,
-        n_classes=2,
-        n_learners=3,
-        weak_learner=lambda i, rng: Probabilistic(NaiveBayes(n_features=1, n_classes=2)),
-    )
-    np.testing.assert_array_equal(booster.hedge_weights, [0.0, 0.0, 1.0])

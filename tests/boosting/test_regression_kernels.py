@@ -6,9 +6,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from folklearn.boosting import BoostingRegression
 from folklearn.kernels import boosting as kernels
 from tests.reference import boosting as reference
+from tests.reference.boosting_regression import BoostingRegression
 
 
 @pytest.mark.parametrize("regression", ["folklore", "aioli"])
@@ -66,7 +66,7 @@ def test_the_rounding_of_margins_is_in_the_bracket(rng):
         A, o = 10.0 ** rng.uniform(1.0, 4.0), rng.uniform(25.0, 34.0)
         weight = A * math.exp(o) * 10.0 ** rng.uniform(-2.0, 0.0)
         s = np.array([o, 0.0]) + rng.uniform(-o, 0.0)
-        row = BoostingRegression(n_classes=2, regression="offset")._rows[0]
+        row = BoostingRegression(n_classes=2, regression="offset").row
         row[kernels.A11] = A
         margin = kernels._predict_margin(row, kernels.OFFSET, 0.0, s[0] - s[1])[4]
         gamma = kernels.gamma_star_below(abs(s[0] - s[1]) + kernels.REACH)

@@ -124,7 +124,6 @@ def raised(x):
     [
         ("kernel", "fast_kernel"),
         ("inner_kernel", "kernel"),
-        ("inline_kernel", "kernel"),
         ("shared_kernel('f8(f8)')", "kernel"),
         ("kernel", "shared_kernel('f8(f8)', fast=True)"),
         ("shared_kernel('f8(f8)', fast=True)", "shared_kernel('f8(f8)')"),

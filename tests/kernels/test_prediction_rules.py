@@ -32,9 +32,7 @@ def learned(
     return totals, loss, vectors[prediction_rules.PREDICTED].copy()
 
 
-@pytest.mark.parametrize(
-    "rule", [prediction_rules.EXPLICIT, prediction_rules.AT_THE_MEAN, prediction_rules.INTEGRAL]
-)
+@pytest.mark.parametrize("rule", [prediction_rules.EXPLICIT, prediction_rules.IMPLICIT])
 def test_rounds_and_losses_are_counted(rule):
     totals, loss, p = learned(rule=rule, weight=3.0)
     assert loss == pytest.approx(-np.log(p[0]), rel=1e-12)
@@ -56,8 +54,8 @@ def test_a_round_that_costs_digits_is_counted():
 
 def test_what_an_implicit_rule_predicts_worse_is_in_the_bracket():
     """The state does not see the prediction, so a worse one costs the bracket what it loses."""
-    plain, loss, _ = learned(rule=prediction_rules.AT_THE_MEAN)
-    worse, more, _ = learned(rule=prediction_rules.AT_THE_MEAN, mu=0.5)
+    plain, loss, _ = learned(rule=prediction_rules.IMPLICIT)
+    worse, more, _ = learned(rule=prediction_rules.IMPLICIT, mu=0.5)
     assert abs(more - loss) > 0.01
     assert worse[BRACKET] - plain[BRACKET] == pytest.approx(more - loss, rel=1e-9)
 

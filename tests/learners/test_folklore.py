@@ -283,7 +283,7 @@ def test_sizes_and_labels_of_any_integer_kind():
 
 def state_bytes(model):
     state = model._state
-    return state.packed().tobytes() + state.theta.tobytes() + state.totals.tobytes()
+    return state.pack().tobytes() + state.theta.tobytes() + state.totals.tobytes()
 
 
 BAD_UPDATES = [

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from folklearn import DataWarning, Model, load
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
+from folklearn.kernels.scaling import CROSS, HINGE, PRODUCT, STEP
 from folklearn.readers.open import as_table
 from folklearn.readers.table import table_from_records
 from folklearn.validation import norms

@@ -12,7 +12,7 @@ from sklearn.feature_selection import f_classif
 import folklearn
 from folklearn import Model, OnlineScaler, auto
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.kernels.terms import CROSS, HINGE, PRODUCT, STEP
+from folklearn.kernels.scaling import CROSS, HINGE, PRODUCT, STEP
 from folklearn.learners import mixture as mixtures
 from folklearn.learners.auto import Auto
 from folklearn.learners.term_mixture import TermMixture, affordable_terms

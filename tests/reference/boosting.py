@@ -7,7 +7,6 @@ have predict(x, C) -> label and update(x, C, y). Arg max breaks ties to the lowe
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal, getcontext
-from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -316,74 +315,6 @@ class SlowOLM(SlowBooster):
             slope = expit(s[label] + alpha - s[y])
         step = 2 * math.sqrt(2) / ((self.n_classes - 1) * math.sqrt(self.rounds))
         self.alpha[i] = min(2.0, max(-2.0, alpha - step * slope))
-
-
-def potential(n_classes: int, edge: float) -> Callable[[int, int, tuple[int, ...]], float]:
-    """phi_i^y(s) of OnlineMBBM, the exact expectation by recursion; s holds integers."""
-
-    @cache
-    def phi(i: int, y: int, s: tuple[int, ...]) -> float:
-        if i == 0:
-            return float(max(s[k] for k in range(n_classes) if k != y) >= s[y])
-        total = 0.0
-        for k in range(n_classes):
-            chance = (1 - edge) / n_classes + (edge if k == y else 0.0)
-            total += chance * phi(i - 1, y, tuple(v + (j == k) for j, v in enumerate(s)))
-        return total
-
-    return phi
-
-
-class SlowMBBM(SlowBooster):
-    """OnlineMBBM: votes of weight one, costs from the potential; the edge is an input.
-
-    Costs are shifted to zero at the true label and divided by K - 1, which changes no
-    comparison. A class with v votes is (1 + K edge / (1 - edge))^v times as likely as one with
-    none, if votes fall as the edge says: that gives the probabilities.
-
-    Parameters
-    ----------
-    potentials : a function of (i, s) that replaces phi_(N - i)^y(s + e_l), i = 0 ... N - 1
-        being the learner, as (K, K); None for the exact ones.
-    """
-
-    def __init__(
-        self,
-        n_classes: int,
-        learners: Sequence,
-        edge: float,
-        potentials: Callable[[int, Array], Array] | None = None,
-    ) -> None:
-        super().__init__(n_classes, learners)
-        scale = math.log(1 + n_classes * edge / (1 - edge))
-        self.prefixes = Prefixes(len(self.learners), scale)
-        self.phi = potential(n_classes, edge)
-        self.potentials = potentials or self.exact_potentials
-
-    def exact_potentials(self, i: int, s: Array) -> Array:
-        K, left = self.n_classes, len(self.learners) - (i + 1)
-        phi = np.empty((K, K))
-        for y in range(K):
-            for k in range(K):
-                votes = tuple(int(v) + (j == k) for j, v in enumerate(s))
-                phi[y, k] = self.phi(left, y, votes)
-        return phi
-
-    def costs(self, i: int, s: Array) -> Array:
-        phi = self.potentials(i, s)
-        C = np.empty_like(phi)
-        for y in range(self.n_classes):
-            for k in range(self.n_classes):
-                C[y, k] = (phi[y, k] - phi[y, y]) / (self.n_classes - 1)
-        return C
-
-    def add(self, i: int, s: Array, label: int) -> Array:
-        after = s.copy()
-        after[label] += 1
-        return after
-
-    def learn(self, i: int, s: Array, label: int, y: int, after: Array) -> None:
-        pass
 
 
 class SlowOL(SlowBooster):

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING
 from folklearn.bandits.reduction import CORRECT, BanditReduction
 from folklearn.baselines.kernels import history_losses
-from folklearn.baselines.smp import lower_factor
 from folklearn.learners.base import Learner
 from folklearn.serialization import Record, generator_from, generator_state
 
@@ -25,15 +25,14 @@ _TARGET_ACCEPTANCE = 0.3
 _MAX_STAGES = 100  # in which one round may enter the posterior
 _BISECTIONS = 30  # of the step of a stage
 _AUTOREGRESSION, _RANDOM_WALK = range(2)
-_MAX_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
+_LONGEST_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
 _JITTER = 1e-10  # of the mean variance, added to a covariance
 
 
 class Aggregating(Learner):
     r"""The Bayesian mixture of all linear models: the least regret known, at the highest cost.
 
-    Use it as a reference on small problems, K d up to about 20: no learner of this library has
-    a better guarantee. Use `Folklore` for everything else.
+    Use it as a reference on small problems, K d up to about 20, and `Folklore` for all others.
 
     .. math::
         p_t = (1-\mu)\, E_{W \sim P_t} \mathrm{softmax}(W x_t) + \mu/K, \qquad
@@ -44,8 +43,8 @@ class Aggregating(Learner):
 
     Guarantee, for the exact integral, :math:`|x| \le R`, every stream, hard or soft labels: with
     unit weights regret is at most `regret_bound`; with weights at most ``max_weight``, that many
-    times its value at T = total weight / ``max_weight``. The Monte Carlo error comes on top; it is
-    not bounded here, falls like 1/sqrt(n_particles), and needs n_particles well above K d.
+    times its value at T = total weight / ``max_weight``. The Monte Carlo error, which falls like
+    1/sqrt(n_particles), comes on top.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class Aggregating(Learner):
     n_particles : at least 2; rounded up to a multiple of K: the first prediction is uniform.
     n_moves : Metropolis moves after each resampling, at least 1.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_weight : largest sample weight :math:`w_{\max}`, positive; a larger one is refused.
+    max_weight : largest sample weight :math:`w_{\max}`, positive.
 
     Examples
     --------
@@ -204,7 +203,7 @@ class Aggregating(Learner):
             for old, proposed in ((flat, new), (E, new_E), (losses, new_losses)):
                 old[accepted] = proposed[accepted]
             b *= math.exp(float(accepted.mean()) - _TARGET_ACCEPTANCE)
-            self._steps[kind] = min(b, _MAX_STEPS[kind])
+            self._steps[kind] = min(b, _LONGEST_STEPS[kind])
         self._particles = flat.reshape(self._particles.shape)
         self._log_weights = np.full(N, -math.log(N))
 
@@ -224,8 +223,8 @@ class Aggregating(Learner):
 
         .. math:: K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T
 
-        for the exact integral. It implies Theorem 3 of Foster et al. (2018),
-        :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`. Derived in docs/theory/baselines.md.
+        for the exact integral; it implies Theorem 3 of Foster et al. (2018). Derived in
+        docs/theory/baselines.md.
         """
         T = validation.count("n_rounds", n_rounds, 0)
         n, BR = self.n_classes * self.n_features, self.B * self.R
@@ -276,15 +275,19 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
     n, trace = len(covariance), float(np.trace(covariance))
     if not trace > 0.0:
         return scale * np.eye(n)
-    return lower_factor(covariance + _JITTER * trace / n * np.eye(n))
+    ridge = _JITTER * trace / n
+    while True:
+        try:
+            return cholesky(covariance + ridge * np.eye(n), lower=True)
+        except LinAlgError:
+            ridge *= 10.0
 
 
 class Obama(BanditReduction):
     r"""The aggregating algorithm on importance-weighted losses, for bandit feedback.
 
-    Use it as a reference on small problems, K d up to about 20: its dependence on B is
-    logarithmic, and every correct outcome teaches. For everything else use `BanditReduction`
-    over `folklearn.Folklore`.
+    Use it as a reference on small problems, K d up to about 20, and `BanditReduction` over
+    `folklearn.Folklore` for all others.
 
     .. math:: p = E_{W \sim P_t} \mathrm{softmax}(W x), \qquad \tilde y \sim P = (1-\mu) p +
         \frac\mu K, \qquad P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\frac\mu K \sum_s
@@ -299,12 +302,11 @@ class Obama(BanditReduction):
 
     Parameters
     ----------
-    n_features, n_classes, B, R, n_particles, n_moves : as `Aggregating` has them.
-    exploration : :math:`\mu`, above 0 and at most 1; by default 0.1, the best of
-        0.03 to 0.6 on streams with and without noise.
+    n_features, n_classes, B, R, n_particles, n_moves : as for `Aggregating`.
+    exploration : :math:`\mu`, above 0 and at most 1; by default 0.1.
+    max_pending : as for `BanditReduction`.
     horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`.
     seed : an integer, or a NumPy Generator; it feeds the actions, its first number the particles.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
@@ -331,14 +333,12 @@ class Obama(BanditReduction):
         **parameters: Any,
     ) -> None:
         rng = validation.generator(seed)
+        own_rng = np.random.default_rng(rng.integers(2**63))  # its state is in the learner's record
         learner = Aggregating(
-            n_features=n_features,
-            n_classes=n_classes,
-            # A second generator: the record of the learner has its state.
-            seed=np.random.default_rng(rng.integers(2**63)),
+            n_features=n_features, n_classes=n_classes, seed=own_rng,
             max_weight=n_classes,  # so that losses count mu / (K P), at most 1
             **parameters,
-        )
+        )  # fmt: skip
         super().__init__(
             learner, exploration=exploration, horizon=horizon, updates=CORRECT, seed=rng,
             max_pending=max_pending,

@@ -27,8 +27,7 @@ class LinearAgent(Agent):
 
     With :math:`\hat y = \arg\max_k (Wx)_k` (ties to the lowest class) and exploration
     :math:`\varepsilon`, the action is :math:`\tilde y \sim P = (1-\varepsilon) e_{\hat y} +
-    \varepsilon/K`. Scores and propensity of a delayed outcome are those of its own decision.
-    Guarantees are for outcomes without delay, and contexts of norm at most R.
+    \varepsilon/K`. Guarantees are for outcomes without delay, and contexts of norm at most R.
 
     Parameters
     ----------
@@ -91,8 +90,7 @@ def _play_best(scores: Array, exploration: float) -> Array:
 class Banditron(LinearAgent):
     r"""The multiclass perceptron, with uniform exploration and importance-weighted steps.
 
-    Use it when a round must cost next to nothing, O(K d), and the classes are nearly separable;
-    with noisy labels it errs well above `Soba` or `BanditReduction`.
+    Use it when a round must cost next to nothing, O(K d), and the classes are nearly separable.
 
     .. math:: W \leftarrow W + \Big(\frac{1\{\tilde y = y\}}{P(\tilde y)} e_{\tilde y}
         - e_{\hat y}\Big) x^\top
@@ -103,9 +101,8 @@ class Banditron(LinearAgent):
 
     Parameters
     ----------
-    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
-    exploration : :math:`\varepsilon`, from 0 to 1; by default 1/32, near the best with and
-        without noise (experiments/bandit).
+    exploration : :math:`\varepsilon`, by default 1/32, near the best with and without noise.
+    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------
@@ -117,8 +114,8 @@ class Banditron(LinearAgent):
 
     References
     ----------
-    Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online
-    Multiclass Prediction", Algorithm 1, Theorem 2.
+    Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online Multiclass
+    Prediction", Algorithm 1, Theorem 2.
     """
 
     DEFAULT_EXPLORATION = 1.0 / 32.0
@@ -135,8 +132,7 @@ class Banditron(LinearAgent):
 class Gaptron(LinearAgent):
     r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
 
-    Use it for a mistake bound with explicit constants at the cost of a perceptron, O(K d), or, with
-    ``feedback="full"``, where true classes are known and mistakes, not the log loss, count.
+    Use it for a mistake bound with explicit constants at the cost of a perceptron, O(K d).
 
     With :math:`p = \mathrm{softmax}(Wx)`, the gap :math:`a = 1 - \max p` if that is at most 1/2
     and 1 otherwise, and :math:`q = \max(a, \varepsilon)`, play :math:`P = (1-q) e_{\hat y} + q/K`:
@@ -154,10 +150,10 @@ class Gaptron(LinearAgent):
 
     Parameters
     ----------
-    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
     feedback : "bandit", `learn` takes whether the action was right; or "full", the true class.
     exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
         default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
+    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------
@@ -223,8 +219,7 @@ class Gaptron(LinearAgent):
 class Soba(LinearAgent):
     r"""A second-order perceptron with uniform exploration, which learns from correct rounds.
 
-    Use it when the classes are nearly separable and labels noisy, or features differ in
-    scale: it has no step size.
+    Use it when classes are nearly separable and labels noisy, or features differ in scale.
 
     A correct outcome, with :math:`\bar y` the best other class when the decision was made, gives
 
@@ -245,9 +240,8 @@ class Soba(LinearAgent):
 
     Parameters
     ----------
-    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
-    exploration : :math:`\varepsilon`, from 0 to 1; by default 1/16: twice and half of
-        it do about as well, with and without noise, once there are ten thousand rounds.
+    exploration : :math:`\varepsilon`, by default 1/16: twice and half of it do about as well.
+    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------
@@ -308,8 +302,7 @@ class Soba(LinearAgent):
 class Newtron(LinearAgent):
     r"""Follow the leader of quadratic expansions of the log loss, within a ball.
 
-    Use it on small problems, (K-1) d up to a few hundred, when wrong outcomes should teach
-    too. `Soba` has no step size to choose, `BanditReduction` a bound with explicit constants.
+    Use it on small problems, (K-1) d up to a few hundred, when wrong outcomes should teach too.
 
     With :math:`p = \mathrm{softmax}(\alpha W x)` play :math:`\tilde y \sim P = (1-\varepsilon)
     p + \varepsilon/K`. The outcome of the round that was played with :math:`W_s` gives
@@ -328,17 +321,17 @@ class Newtron(LinearAgent):
     Guarantee (the theorem's :math:`\beta` and :math:`\varepsilon`): the regret of
     the expected log loss :math:`-\frac1\alpha \ln p_y` against every W of the ball is
     :math:`O(\ln T)`, with a constant exponential in :math:`\alpha R D`, and :math:`O(T^{2/3})`
-    whatever :math:`\alpha` is. Default parameters are those of the paper's experiments.
+    whatever :math:`\alpha` is.
 
     Parameters
     ----------
-    n_features, n_classes, R, seed, max_pending : as `LinearAgent` has them.
-    exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, the best of 0.01 to 0.3 on
-        separable streams, since :math:`p` itself explores.
-    horizon : number of rounds T, which sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 +
-        2 \beta D R^2 T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
-    alpha, beta : sharpness of the probabilities and curvature of the expansions, positive.
+    alpha, beta : sharpness of the probabilities and curvature of the expansions, positive; by
+        default those of the paper's experiments.
     D : radius of the ball, positive. Logits are at most :math:`\alpha D |x|`.
+    exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, since p itself explores.
+    horizon : T, which sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2 \beta D R^2
+        T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
+    n_features, n_classes, R, seed, max_pending : as for `LinearAgent`.
 
     Examples
     --------

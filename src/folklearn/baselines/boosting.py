@@ -1,13 +1,11 @@
-"""Online boosters before AdaBoost.OLM++: AdaBoost.OLM, AdaBoost.OL and boost-by-majority."""
+"""Online boosters before AdaBoost.OLM++: AdaBoost.OLM and AdaBoost.OL."""
 
 import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.baselines import kernels
 from folklearn.boosting.booster import Booster, Round
@@ -18,8 +16,7 @@ from folklearn.kernels.boosting import REACH, logistic_costs
 class AdaBoostOLM(Booster):
     r"""Adaptive online multiclass boosting with one coefficient a learner.
 
-    Use it to compare with `AdaBoostOLMpp`, which replaces its gradient steps by a regression
-    with logarithmic regret and needs fewer rounds.
+    Use it to compare with `AdaBoostOLMpp`, which replaces its gradient steps by a regression.
 
     From :math:`s^0 = 0`, :math:`s^i = s^{i-1} + \alpha_i e_{l_i}` with the gradient of the
     *pairwise* logistic loss :math:`\sum_{k \ne y} \ln(1 + e^{s_k - s_y})` as costs,
@@ -30,14 +27,10 @@ class AdaBoostOLM(Booster):
 
     for that loss of :math:`s^i` as a function of :math:`\alpha_i`; a sample weight multiplies
     the step. Differs from the paper in offering the Bayes mixture of softmax(s^i), and in costs
-    divided by K (K-1). Time O(N K^2) a round plus the weak learners.
+    divided by K (K-1). Time O(N K^2) a round plus the weak learners. Parameters are `Booster`'s.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O((K-1) T /
     \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)` for the empirical edges.
-
-    Parameters
-    ----------
-    n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
 
     Examples
     --------
@@ -86,7 +79,7 @@ class AdaBoostOLM(Booster):
 class AdaBoostOL(AdaBoostOLM):
     r"""Adaptive online boosting for two classes, the ancestor of `AdaBoostOLM`.
 
-    Use it to compare on two classes; for anything else use `AdaBoostOLMpp`.
+    Use it to compare on two classes, and `AdaBoostOLMpp` for anything else.
 
     With labels as signs and one margin :math:`h^i = h^{i-1} + \alpha_i l_i`, a mistake of learner
     i costs :math:`1/(1 + e^{y h^{i-1}})`, and
@@ -95,14 +88,11 @@ class AdaBoostOL(AdaBoostOLM):
         + \frac{4}{\sqrt t} \frac{y\, l_i}{1 + e^{y h^i}},\ \pm 2\Big).
 
     The scores are :math:`s = (-h/2, h/2)`. Differs from the paper in importance weights where it
-    draws examples, and in the Bayes mixture. Time O(N) a round plus the weak learners.
+    draws examples, and in the Bayes mixture. Time O(N) a round plus the weak learners. Parameters
+    are `Booster`'s; n_classes must be 2.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O(T / \sum_i
     \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges.
-
-    Parameters
-    ----------
-    n_features, n_learners, weak_learner, seed : as `Booster` has them; n_classes must be 2.
 
     Examples
     --------
@@ -137,92 +127,3 @@ class AdaBoostOL(AdaBoostOLM):
 
     def _step_size(self, t: int) -> float:
         return 4.0 / math.sqrt(t)  # of the logistic loss: the pairwise loss of one pair
-
-
-class OnlineMBBM(Booster):
-    r"""Boost-by-majority: every weak learner has one vote, and the costs look ahead.
-
-    Use it when the edge of the weak learners is known and they all have it: it then needs the
-    fewest learners. Otherwise use `AdaBoostOLMpp`, which finds the edges out.
-
-    With votes :math:`s^i = s^{i-1} + e_{l_i}`, the potential :math:`\phi_m^y(s)` is the
-    probability that y does not win outright after m more votes, each y with probability
-    :math:`\gamma + (1-\gamma)/K` and any other class with :math:`(1-\gamma)/K`:
-
-    .. math:: C^i(y, l) = \frac{\phi_{N-i}^y(s^{i-1} + e_l) - \phi_{N-i}^y(s^{i-1} + e_y)}{K - 1}
-
-    The label is :math:`\arg\max_k s^N_k`. Differs from the paper in costs that are shifted
-    and divided; in potentials over ``n_samples`` futures drawn once from the seed; and in
-    probabilities, a mixture over the prefixes of softmax(:math:`\eta s^i`), :math:`\eta = \ln(1 +
-    K\gamma/(1-\gamma))`. Time O(n_samples N K^2) a round plus the weak learners.
-
-    Guarantee, up to the error of the sampled potentials, about :math:`1/\sqrt{n\_samples}`:
-    mistakes :math:`\le (K-1) e^{-\gamma^2 N/2} T + \sum_i S_i`, where :math:`S_i` is by how much
-    the costs of learner i exceed those of a guess with edge :math:`\gamma`; derived in
-    docs/theory/boosting.md.
-
-    Parameters
-    ----------
-    n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
-    edge : :math:`\gamma` in (0, 1), how much better than guessing every weak learner is.
-    n_samples : number of futures.
-
-    Examples
-    --------
-    >>> from folklearn.baselines import OnlineMBBM
-    >>> from folklearn.boosting import NaiveBayes, Probabilistic
-    >>> weak = [Probabilistic(NaiveBayes(n_features=1, n_classes=3)) for _ in range(5)]
-    >>> model = OnlineMBBM(n_features=1, n_classes=3, n_learners=5, weak_learner=weak)
-    >>> losses = [model.update([float(t % 3)], t % 3) for t in range(60)]
-    >>> [model.predict_label([float(k)]) for k in range(3)]
-    [0, 1, 2]
-
-    References
-    ----------
-    Jung, Goetz and Tewari (2017), "Online multiclass boosting", OnlineMBBM.
-    """
-
-    PARAMS = (*Booster.PARAMS, "edge", "n_samples")
-
-    def __init__(self, *, edge: float = 0.1, n_samples: int = 200, **parameters: Any) -> None:
-        self.edge = validation.probability("edge", edge)
-        self.n_samples = validation.count("n_samples", n_samples, 1, 10**5)
-        super().__init__(**parameters)
-        self._scale = math.log1p(self.n_classes * self.edge / (1.0 - self.edge))
-        self._futures = self._draw_futures()
-
-    def _draw_futures(self) -> NDArray[np.int32]:
-        """Return votes (N, n_samples, K) that m = 0..N-1 more learners add, class 0 the true one.
-
-        A future of m + 1 votes goes on from that of m: potentials of neighbours differ by
-        what one vote does, not by what two independent samples do.
-        """
-        rng = np.random.default_rng((self.seed, 0))
-        K, n = self.n_classes, self.n_samples
-        chances = np.full(K, (1.0 - self.edge) / K)
-        chances[0] += self.edge
-        votes = np.zeros((self.n_learners, n, K), dtype=np.int32)
-        for m in range(1, self.n_learners):
-            votes[m] = votes[m - 1]
-            votes[m, np.arange(n), rng.choice(K, size=n, p=chances)] += 1
-        return votes
-
-    def potentials(self, i: int, s: Array) -> Array:
-        """Return phi^y(s + e_l) after the votes of the learners behind i = 0..N-1, as (K, K)."""
-        return kernels.potentials(s, self._futures[self.n_learners - 1 - i])
-
-    def _cost(self, i: int, s: Array) -> Array:
-        phi = self.potentials(i, s)
-        return (phi - phi.diagonal()[:, None]) / (self.n_classes - 1)
-
-    def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
-        out[:] = s
-        out[label] += 1.0
-
-    def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        """Every vote counts one; there is nothing to learn."""
-
-    @property
-    def hedge_weights(self) -> Array:
-        """All on the last prefix, (N,): this booster follows the vote of all learners."""
-        return np.eye(self.n_learners)[-1]

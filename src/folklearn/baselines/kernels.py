@@ -51,10 +51,7 @@ def _loss(W, x, y, z):
 
 @kernel
 def history_losses(W, X, Y, w, limits, z, losses):
-    """Write the total weighted loss of every model into losses (N,), infinity above its limit.
-
-    Losses are non-negative, so a model is given up exactly as soon as it passes its limit.
-    """
+    """Write the total weighted loss of every model into losses (N,), infinity above its limit."""
     for i in range(W.shape[0]):
         total = 0.0
         s = 0
@@ -68,8 +65,7 @@ def history_losses(W, X, Y, w, limits, z, losses):
 def optimality_gap(W, gradient, B):
     """Return <g, W> + B sum_k |g_k|, at least f(W) - min f over the class for convex f.
 
-    More than that, it is the largest of <g, W - U> over the class, which is what an inexact
-    projection adds to the regret of a projected method.
+    It is the largest <g, W - U> over the class: what an inexact projection adds to the regret.
     """
     gap = (gradient * W).sum()
     for k in range(W.shape[0]):
@@ -90,14 +86,12 @@ def _gradient(W, origin, step, A, away, g):
 def project(origin, step, A, largest, B, tolerance, W):
     """Write the member of the class that is nearest to V = origin - step in the norm of A.
 
-    A is (K d, K d), symmetric, with eigenvalues from 1 to at most `largest`; W, origin and
-    step are (K, d). V is never rounded to one number: with a tiny step, origin - step has lost
-    the digits that say how far W may be from it.
+    A is (K d, K d), symmetric, with eigenvalues from 1 to at most `largest`. V is never rounded to
+    one number: with a tiny step, origin - step has lost the digits that say how far W may be.
 
     Gradient descent with the constant momentum for strongly convex functions, until W has
     stopped moving and the gap of f(W) = |W - V|^2_A / 2 is at most `tolerance`, or what
-    rounding leaves of it. (A gap of 1e-10 alone leaves an error near 1e-5 in W.)
-    Return (gap, solved); W is in the class and the gap is true even if not solved.
+    rounding leaves of it. Return (gap, solved); the gap is true even if not solved.
     """
     K, d = W.shape
     W[:] = origin - step
@@ -217,23 +211,3 @@ def pairwise_costs(s):
         C[y] += C[y].sum()
         C[y, y] = 0.0
     return C
-
-
-@kernel
-def potentials(votes, futures):
-    """Return phi^y(votes + e_l) as (K, K), by what `futures` (n, K) add.
-
-    Column 0 of a future counts the true label, the others the other classes in order; a
-    future is lost if some other class reaches the true one.
-    """
-    K = votes.shape[0]
-    phi, ends = np.zeros((K, K)), np.empty(K)
-    for y in range(K):
-        for future in futures:
-            for k in range(K):
-                ends[k] = votes[k] + future[k + 1 if k < y else k]
-            mine, ends[y] = votes[y] + future[0], -1.0
-            best = ends.max()
-            for k in range(K):
-                phi[y, k] += max(best, ends[k] + 1.0) >= mine + (k == y)
-    return phi / len(futures)

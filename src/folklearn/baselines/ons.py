@@ -20,8 +20,8 @@ _MIN_ALPHA = 1e-270  # below it, one over it overflows in the bound
 class Ons(ProperLearner):
     r"""Online Newton step: proper predictions with logarithmic regret, exponential in B R.
 
-    Use it for small B R (up to about 2), where its steps are not tiny, or to compare with:
-    `Folklore` has the same dependence on T without the factor :math:`e^{2BR}`, at a lower cost.
+    Use it to compare with `Folklore`, which has the same dependence on T without the factor
+    :math:`e^{2BR}`, or for B R up to about 2, where its steps are not tiny.
 
     .. math::
         W_{t+1} = \Pi_{A_t}\left(W_t - \tfrac1\beta A_t^{-1} \nabla_t\right), \qquad
@@ -75,23 +75,26 @@ class Ons(ProperLearner):
             )
         self._D = 2.0 * self.B * math.sqrt(self.n_classes)
         self._beta = 0.5 * min(1.0 / (4.0 * math.sqrt(2.0) * self.R * self._D), alpha)
+        self._norms = self.B, self.R, self._D, self._beta
         n = self._W.size
         self._matrices: Array = np.stack([np.eye(n), np.eye(n)])  # (beta D)^2 A and its inverse
         self._totals: Array = np.zeros(kernels.N_ONS_TOTALS)
         self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        return kernels.ons_round(
-            self._W, self._matrices, self._totals, x, label, soft, weight,
-            self.B, self.R, self._D, self._beta, validation.MAX_NORM,
-        )  # fmt: skip
+        state, sizes = (
+            (self._W, self._matrices, self._totals),
+            (self.B, self.R, self._D, self._beta),
+        )
+        return kernels.ons_round(*state, x, label, soft, weight, *sizes, validation.MAX_NORM)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows
-        kernels.ons_rounds(
-            self._W, self._matrices, self._totals, X, labels, soft, weights,
-            self.B, self.R, self._D, self._beta, P,
-        )  # fmt: skip
+        state, sizes = (
+            (self._W, self._matrices, self._totals),
+            (self.B, self.R, self._D, self._beta),
+        )
+        kernels.ons_rounds(*state, X, labels, soft, weights, *sizes, P)
 
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret after `n_rounds` of weight at most 1, :math:`|x| \le R`.
@@ -99,8 +102,7 @@ class Ons(ProperLearner):
         .. math:: \frac1{2\beta} \left[n \ln\left(1 + \frac{\beta^2 D^2 G^2 T}{n}\right)
             + \frac14\right], \qquad n = (K-1) d
 
-        For T >= 2 it is below the paper's :math:`5(1/\alpha + GD) K d \ln T`. Derived in
-        docs/theory/baselines.md.
+        Below the paper's :math:`5(1/\alpha + GD) K d \ln T`; see docs/theory/baselines.md.
         """
         T = validation.count("n_rounds", n_rounds, 0)
         n, G = (self.n_classes - 1) * self.n_features, math.sqrt(2.0) * self.R
@@ -112,12 +114,10 @@ class Ons(ProperLearner):
         totals = self._totals
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
-        bound = (totals[kernels.NEWTON] + totals[kernels.SLACK] + norm / self._D**2) / (
-            2.0 * self._beta
-        )
+        proven = totals[kernels.NEWTON] + totals[kernels.SLACK] + norm / self._D**2
         return Certificate(
-            loss=float(totals[kernels.LOSS]), regret_bound=float(bound), B=covered,
-            n_rounds=self.n_rounds, valid=not reason, reason=reason,
+            float(totals[kernels.LOSS]), float(proven / (2.0 * self._beta)), self.n_rounds,
+            B=covered, valid=not reason, reason=reason,
         )  # fmt: skip
 
     @property
@@ -129,15 +129,14 @@ class Ons(ProperLearner):
 
     def _why_invalid(self) -> str:
         totals = self._totals
-        for counter, reason in (
-            (kernels.FAR, f"x was longer than R={self.R:g} in {{}}"),
-            (kernels.HEAVY, "the weight was above 1 in {}: divide all weights by the largest"),
-            (kernels.LOST, "rounding prevented learning in {}"),
+        for counter, what, remedy in (
+            (kernels.FAR, f"x was longer than R={self.R:g}", ""),
+            (kernels.HEAVY, "the weight was above 1", ": divide all weights by the largest"),
+            (kernels.LOST, "rounding prevented learning", ""),
         ):
             if totals[counter]:
-                return reason.format(
-                    f"{totals[counter]:.0f} of {totals[kernels.ROUNDS]:.0f} rounds"
-                )
+                n_rounds = f"{totals[counter]:.0f} of {totals[kernels.ROUNDS]:.0f} rounds"
+                return f"{what} in {n_rounds}{remedy}"
         return ""
 
     @property

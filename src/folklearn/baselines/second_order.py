@@ -17,23 +17,19 @@ _UNIFORM_SHARE = 1e-9  # mu, which keeps losses finite
 class Aioli(SecondOrderLearner):
     r"""AIOLI, the binary ancestor of FOLKLORE, on the same state.
 
-    Use it to compare with FOLKLORE on two classes; for anything else use `Folklore`.
-
-    For the logit difference :math:`m = (W_1 - W_0) x` it predicts the root of
+    Use it to compare on two classes. Its logit difference :math:`m = (W_1 - W_0) x` is the root of
 
     .. math:: m = \mu_0 - \tfrac12\, x^\top A^{-1} x \tanh(m/2),
 
-    the fixed point of FOLKLORE with pull 1 instead of 1/2. Time O(d^2) and memory 8 d^2 bytes.
+    FOLKLORE's fixed point with pull 1 instead of 1/2. Time O(d^2) and memory 8 d^2 bytes.
 
     Guarantee: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``, itself at most `regret_bound`.
 
     Parameters
     ----------
-    n_features, n_classes : number of features d; the classes must be 2.
-    B : largest row norm of W; the paper's bound on :math:`\theta = W_1 - W_0` is 2B.
-    R : bound on the norm of x; it sets the default ``lam`` and AIOLI's own gamma.
-    lam : ridge on W, by default 2R/B, which is the paper's default on :math:`\theta`.
+    n_features, n_classes, B, R, lam : as for `Folklore`, of two classes. The paper's bound on
+        :math:`\theta = W_1 - W_0` is 2B, and the default ridge is the paper's on it.
     improved : use the largest valid curvature of each round instead of AIOLI's own
         constant 1/(2 + 4BR), which holds as long as :math:`\|x\| \le R`.
 
@@ -78,7 +74,7 @@ class Aioli(SecondOrderLearner):
 
     @property
     def can_grow(self) -> bool:
-        """False: `grown` takes more features, but no third class."""
+        """False, because of classes: `grown` takes more features."""
         return False
 
     def regret_bound(self, n_rounds: int) -> float:
@@ -101,22 +97,19 @@ class Aioli(SecondOrderLearner):
 class Gaf(SecondOrderLearner):
     r"""GAF, which averages predictions over a Gaussian instead of regularising.
 
-    Use it to compare with FOLKLORE, or where the mean prediction of a Gaussian posterior is
-    wanted with a certificate.
+    Use it to compare, or for the mean prediction of a Gaussian posterior with a certificate.
 
     .. math:: p_t = (1 - \mu)\, E_{z \sim N(-q/2,\, C/2)} \mathrm{softmax}(Qz) + \mu/K
 
-    by quasi-Monte Carlo in K - 1 dimensions. The loss is expanded at the minimiser of the
-    state plus the observed loss. The certificate is valid for any number of points, also for none,
-    which predicts the softmax at the mean model. Time O(d^2 K^3 + n_points K^2) and memory
-    8 ((K-1) d)^2 bytes per round.
+    by quasi-Monte Carlo in K - 1 dimensions. The loss is expanded at the minimiser of the state
+    plus the observed loss. Time O(d^2 K^3 + n_points K^2) and memory 8 ((K-1) d)^2 bytes.
 
-    Guarantee: regret against every W of row norm at most B is at most
+    Guarantee, for any number of points: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``.
 
     Parameters
     ----------
-    n_features, n_classes, B, R, lam : as for `Folklore`; the ridge is 2R/B by default.
+    n_features, n_classes, B, R, lam : as for `Folklore`.
     mu : mass spread uniformly, in [0, 1/2]; it keeps the loss finite.
     n_points : number of points of the integral, at least 2, or None to predict at the mean model.
     seed : of the scrambling of the points.
@@ -161,7 +154,7 @@ class Gaf(SecondOrderLearner):
         self.mu = validation.fraction("mu", mu)
         self.seed = validation.count("seed", seed, 0)
         self.n_points = n_points
-        nodes = np.zeros((0, self.n_classes - 1))  # the softmax at the mean
+        nodes = np.zeros((1, self.n_classes - 1))  # the softmax at the mean
         if n_points is not None:
             self.n_points = validation.count("n_points", n_points, 2, _MAX_POINTS)
             nodes = gaussian_nodes(self.n_points, self.n_classes - 1, self.seed)
@@ -170,8 +163,7 @@ class Gaf(SecondOrderLearner):
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return T ln(K/mu), for weights of 1: every class has mass mu/K. Infinite without points.
 
-        The live certificate is far below it. Of exact integrals more is known, and a finite number
-        of points adds to every round (docs/theory/baselines.md).
+        The live certificate is far below it (docs/theory/baselines.md).
         """
         T = validation.count("n_rounds", n_rounds, 0)
         if self.n_points is None or self.mu == 0.0:
@@ -182,15 +174,14 @@ class Gaf(SecondOrderLearner):
 class Laplace(SecondOrderLearner):
     r"""Online Laplace approximation: often the lowest loss on benign data, no guarantee.
 
-    Use it when the stream is benign and no certificate is needed. Prefer `Folklore` when
-    labels may be adversarial or a proof is wanted.
+    Use it when the stream is benign; prefer `Folklore` when labels may be adversarial.
 
     It is GAF with the true curvature :math:`\gamma = 1/2` in place of a valid lower bound and
     the prior :math:`W \sim N(0, B^2 I)`, that is :math:`\lambda = 1/(2B^2)`. It predicts at the
     mode: on all seven real streams of more than two classes that had a lower loss than the mean
     over the posterior, by up to two thirds. Time and memory are those of `Gaf`.
 
-    Guarantee: none. The expansion is not a lower bound of the loss: the state certifies nothing.
+    Guarantee: none, since an expansion is no lower bound of the loss.
 
     Parameters
     ----------
@@ -220,7 +211,7 @@ class Laplace(SecondOrderLearner):
         self._size(n_features, n_classes)
         self.B = validation.positive("B", B)
         self.lam = validation.positive("lam", 0.5 / self.B**2 if lam is None else lam)
-        self._start(gamma=0.5, mu=_UNIFORM_SHARE, nodes=np.zeros((0, self.n_classes - 1)))
+        self._start(gamma=0.5, mu=_UNIFORM_SHARE, nodes=np.zeros((1, self.n_classes - 1)))
 
     def _why_invalid(self) -> str:
         return "Laplace expands the losses, and an expansion is no lower bound of a loss"

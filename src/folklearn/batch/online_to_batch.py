@@ -23,9 +23,8 @@ _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 class OnlineToBatch(Serializable):
     r"""Fit a fixed predictor to a sample by running an online learner over it once.
 
-    Use it when all rows are there beforehand and a certified learner's regret bound should
-    become a bound on the risk at new points. Prefer the learner itself, after the last row, or
-    `folklearn.baselines.SMP` when only the accuracy counts.
+    Use it when a certified learner's regret bound should become a bound on the risk at new points.
+    Prefer the learner itself, after the last row, when only the accuracy counts.
 
     Run the learner over the T rows and keep the states :math:`h_{\tau_i}` before rounds
     :math:`\tau_1, \dots, \tau_m`, drawn uniformly from 1..T before the first row is seen:
@@ -38,18 +37,16 @@ class OnlineToBatch(Serializable):
     Guarantee, for rows drawn independently from one distribution and a learner that had learned
     nothing before: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
-    `guarantee` returns. The expectations are over rows and draws: a single G is one draw of
-    the bound, and a single predictor may be worse. Averaging is no worse than one state (m = 1)
-    in expectation, because -ln p is convex in p. Risk is the expected log loss; with weights, of
+    `guarantee` returns. The expectations are over rows and draws: a single G is one draw of the
+    bound, and a single predictor may be worse. Risk is the expected log loss; with weights, of
     :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/sample.md.
 
     Parameters
     ----------
-    learner : a learner that has learned nothing; it is taken over, not copied, and afterwards
-        is in the state after the last row. One that has learned already goes on from there
-        (so does a second `fit`), without a guarantee.
+    learner : a learner that has learned nothing; it is taken over, not copied. One that has learned
+        already goes on from there (so does a second `fit`), without a guarantee.
     n_checkpoints : number m of states that are drawn, at least 1; those drawn twice count twice.
-    seed : of the draws, an integer; rows, learner and seed determine the result.
+    seed : of the draws, an integer.
 
     Examples
     --------
@@ -134,13 +131,12 @@ class OnlineToBatch(Serializable):
         return total / len(self.rounds)
 
     def guarantee(self, *, B: float | None = None) -> float | None:
-        """Return the bound on the expected excess risk, in nats, or None without one.
+        """Return the bound on the expected excess risk, in nats, or None without one (`reason`).
 
         It is the regret bound of the learner's certificate divided by T, or, for a learner
-        without a certificate, that of its `regret_bound`, if weights are 1 and contexts of
-        norm at most R. The excess is over the best model of the certificate's class, its penalty
-        counted if the certificate does, or over that of row norm at most ``B``. `reason` says why
-        there is none.
+        without a certificate, that of its `regret_bound`, if weights are 1 and contexts of norm at
+        most R. The excess is over the best model of the certificate's class, or of row norm at
+        most ``B``.
         """
         bound, why = self._regret(B)
         return None if why else bound / self.n_rounds

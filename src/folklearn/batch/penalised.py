@@ -57,11 +57,10 @@ def fit_penalised(
 
     .. math:: W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_t w_t \ell(W x_t, y_t)
 
-    Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): each is
-    predicted by the fit to the two others. First the given ridge, then smaller ones as long as they
-    help, or else larger ones, each fit from its neighbour; then finer around the best. (Leaving out
-    single rows by one Newton step is cheaper, and wrong by any amount where classes can be
-    separated: on digits it took the smallest ridge there was.)
+    Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): first the
+    given one, then smaller ones as long as they help, or else larger ones, each fit from its
+    neighbour; then finer around the best. (Leaving out single rows by one Newton step is cheaper,
+    and wrong by any amount where classes can be separated.)
 
     W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds. A
     heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row and

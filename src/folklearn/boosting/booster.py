@@ -1,8 +1,7 @@
-"""Boosters and weak learners: the base class, and the interface of weak learners.
+"""Boosters: the base class, and the interface of weak learners.
 
 A round is one pass over the N weak learners: each predicts a label under its own costs, and its
-label moves the scores. After the pass each learns, and then the booster does: nothing is learned
-before every weak learner has predicted, and the booster changes only after all have learned.
+label moves the scores. After the pass each learns, and after all of them the booster.
 """
 
 import inspect
@@ -98,8 +97,7 @@ class Booster(Learner):
 
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
     example multiplies the costs that the weak learners learn from, and the losses of regressions
-    and prefixes; a round of weight 0 is counted and teaches nothing. If a weak learner fails, the
-    booster is unchanged, and the error names the learners that had already learned.
+    and prefixes. If a weak learner fails, the booster is unchanged.
 
     Parameters
     ----------
@@ -134,7 +132,6 @@ class Booster(Learner):
         self.seed = validation.count("seed", seed, 0)
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
         self.weak_learner = self.learners  # as the constructor takes them
-        self._scale = 1.0  # prefix i with scores s has probabilities softmax(scale s)
         self._losses: Array = np.zeros(self.n_learners)
         self._mistakes: Array = np.zeros(self.n_learners)
         self._round: Round | None = None
@@ -198,13 +195,13 @@ class Booster(Learner):
 
     def _predict(self, x: Array) -> Array:
         scores = self._see(validation.usable(x)).scores
-        return kernels.mix_prefixes(scores, self._scale, self._losses)
+        return kernels.mix_prefixes(scores, self._losses)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
 
-        Where a booster hedges, the prefix is drawn once a round from ``hedge_weights``, by
-        the seed and the number of rounds learned: to predict again changes nothing.
+        It is drawn from ``hedge_weights`` by the seed and the number of rounds learned: to predict
+        again changes nothing.
         """
         leader = draw_prefix(self.hedge_weights, self.seed, self.n_rounds) - 1
         x = validation.numbers("x", x)
@@ -229,7 +226,7 @@ class Booster(Learner):
             self._update_weak(seen, label, weight)
         self._absorb(seen, label, weight)
         loss: float = kernels.score_prefixes(
-            seen.scores, self._scale, label, weight, self._losses, self._mistakes
+            seen.scores, label, weight, self._losses, self._mistakes
         )
         self._n_rounds += 1
         return loss

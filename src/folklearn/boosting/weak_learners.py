@@ -32,9 +32,8 @@ class Probabilistic(Serializable):
     .. math:: \hat l = \arg\min_k \sum_y p(y \mid x)\, C(y, k), \qquad
         \text{weight} = K \|C(y, \cdot)\|_1
 
-    Ties go to the lowest class, and an example of weight 0 is not learned. The weight is at
-    most K for sample weights of at most 1; a `Mixture` inside needs ``max_weight=K``. Time O(K^2)
-    a round plus that of the classifier.
+    Ties go to the lowest class. The weight is at most K for sample weights of at most 1; a
+    `Mixture` inside needs ``max_weight=K``. Time O(K^2) a round plus that of the classifier.
 
     Parameters
     ----------
@@ -74,8 +73,7 @@ class Probabilistic(Serializable):
 class NaiveBayes(Serializable):
     r"""Gaussian naive Bayes: a cheap weak learner without dependencies, which can be saved.
 
-    Use it inside `Probabilistic`. Features are taken as independent within a class, so its
-    probabilities are extreme; boosting corrects that, and on its own it is a poor forecaster.
+    Use it inside `Probabilistic`; on its own it is a poor forecaster, of extreme probabilities.
 
     .. math:: p(y \mid x) \propto (n_y + 1) \prod_j N(x_j; \mu_{yj}, v_{yj})
 
@@ -86,7 +84,7 @@ class NaiveBayes(Serializable):
 
     Parameters
     ----------
-    n_features, n_classes : number of features d, and of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
 
     Examples
     --------
@@ -136,10 +134,9 @@ class NaiveBayes(Serializable):
 class RiverClassifier:
     """A River classifier with the methods of this library, for use inside `Probabilistic`.
 
-    A class that River does not mention has probability 0, and before the first example all are
-    equal. A classifier that takes no weight ``w`` learns an example of weight w floor(w) times,
-    and once more with probability w - floor(w): right on average, and as reproducible as `rng`.
-    It cannot be saved: River has no state file but pickle.
+    A class that River does not mention has probability 0. A classifier that takes no weight ``w``
+    learns an example of weight w floor(w) times, and once more with probability w - floor(w). It
+    cannot be saved: River has no state file but pickle.
 
     Parameters
     ----------
@@ -205,8 +202,7 @@ def hoeffding_trees(
 ) -> Callable[[int, np.random.Generator], Probabilistic]:
     """Return a factory of River's Hoeffding trees, the default weak learners.
 
-    They split early: a small `grace_period` and a large `delta` suit a tree that only has to
-    be better than guessing. All start equal, and differ by what their costs make important.
+    They split early, which suits a tree that only has to be better than guessing.
     """
     trees = import_optional("river.tree", "give weak_learner: its default needs", "river")
 

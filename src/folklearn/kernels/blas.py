@@ -37,8 +37,8 @@ TRANSPOSED, PLAIN, LEFT, RIGHT = (ord(letter) for letter in "TNLR")
 def _bind(name: str, arguments: str, library: str = "cython_blas") -> Any:
     """Return a routine that kernels call by value, with its arguments in the order of BLAS.
 
-    c is a character, i an integer, d a number, a an array and the offset of the first element; o
-    is what the routine reports, which is returned. A capital or a digit is always that argument.
+    c is a character, i an integer, d a number, a an array and the offset of its first element, o
+    what the routine reports and returns. A capital or a digit is always that argument.
     """
     symbol, kinds = f"folklearn_{name}", arguments.split()
     llvmlite.binding.add_symbol(
@@ -80,7 +80,7 @@ def _bind(name: str, arguments: str, library: str = "cython_blas") -> Any:
 
         return types.int64(*typed), generate
 
-    names = [f"argument_{place}" for place in range(len(free))]
+    names = [f"argument_{number}" for number in range(len(free))]
     parameters = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("context", *names)]
     routine.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(routine)
@@ -138,10 +138,8 @@ _HELD: dict[str, tuple[int, int]] = {}  # by file: how many hold it to one threa
 class OneThread:
     """Hold BLAS to one thread inside a with block; the last to leave restores the setting.
 
-    The setting is one for all threads of Python: if each remembered its own, one would restore it
-    under another, or keep what another had set.
-
-    everywhere : NumPy's own BLAS too, not only the one that compiled code calls.
+    The setting is one for all threads of Python. `everywhere` holds NumPy's own BLAS too, not only
+    the one that compiled code calls.
     """
 
     __slots__ = ("_everywhere",)

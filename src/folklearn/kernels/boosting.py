@@ -32,19 +32,16 @@ _PULL = (0.25, 0.5, 0.25)
 N_NUMBERS = 10
 A00, A01, A11, G0, G1, LOSS, BRACKET, CLIPPED, GAINED, TRIED = range(N_NUMBERS)
 
-_ROUNDING = 1e-14  # of a bracket's terms, relative
+_BRACKET_ROUNDING = 1e-14  # of a bracket's terms, relative
 _MARGIN_ROUNDING = 2e-15  # of a margin, relative to the numbers that it is made of
 _MAX_EXPONENT = 750.0  # exp of a difference loses as many roundings as it has e-folds
-_MAX_STEPS = 100
+_MAX_MARGIN_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
 
 @kernel
 def _rest(s, label):
-    """Return the largest score but that of the label, and logsumexp of them all beyond it.
-
-    The two are not added up: next to a huge score the second would be lost.
-    """
+    """Return the largest score but that of the label, and logsumexp of them all beyond it."""
     best = 1 if label == 0 else 0
     for k in range(s.shape[0]):
         if k != label and s[k] > s[best]:
@@ -60,12 +57,11 @@ def _rest(s, label):
 def _solve(centre, pull):
     """Return the root of m = centre - pull tanh(m/2).
 
-    The root has the sign of the centre, and on that side the equation is concave: Newton's
-    method climbs to it from any point below, and both starting points are below.
+    On the side of the centre the equation is concave: Newton's method climbs from any point below.
     """
     b = abs(centre)
     m = max(b - pull, b / (1.0 + 0.5 * pull))
-    for _ in range(_MAX_STEPS):
+    for _ in range(_MAX_MARGIN_STEPS):
         t = math.tanh(0.5 * m)
         step = (b - m - pull * t) / (1.0 + 0.5 * pull * (1.0 - t * t))
         m += step
@@ -122,7 +118,7 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     away = 2.0 * d - c * e
     gain = kappa / (1.0 + kappa * c) * away * away
     size = c * e * e + 4.0 * abs(e * d) + gain
-    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _BRACKET_ROUNDING * (1.0 + spread) * size)
     # Margins are rounded too: what that may do to the surrogate and to the loss of an alpha.
     scale = abs(s[label] - top) + rest + (1.0 + spread) * abs(mean) + abs(m) + REACH
     slope = abs(e) + kappa * (abs(away) + 2.0 * abs(m - base))
@@ -198,23 +194,23 @@ def softmin(losses):
 
 
 @kernel
-def mix_prefixes(scores, scale, losses):
-    """Return the Bayes mixture (K,) of softmax(scale scores[i]), i = 1..N."""
+def mix_prefixes(scores, losses):
+    """Return the Bayes mixture (K,) of softmax(scores[i]), i = 1..N."""
     weights, sigma = softmin(losses), np.empty(scores.shape[1])
     p = np.full(scores.shape[1], FLOOR)
     for i in range(losses.shape[0]):
-        softmax(scale * scores[i + 1], sigma)
+        softmax(scores[i + 1].copy(), sigma)
         p += weights[i] * sigma
     return p
 
 
 @kernel
-def score_prefixes(scores, scale, y, weight, losses, mistakes):
+def score_prefixes(scores, y, weight, losses, mistakes):
     """Add the round to the losses and mistakes (N,) of the prefixes; return the mixture's loss."""
-    loss = -math.log(mix_prefixes(scores, scale, losses)[y])
+    loss = -math.log(mix_prefixes(scores, losses)[y])
     sigma = np.empty(scores.shape[1])
     for i in range(losses.shape[0]):
-        z = scale * scores[i + 1]
+        z = scores[i + 1].copy()
         log_total = softmax(z, sigma)
         losses[i] += weight * (log_total - z[y])
         if np.argmax(z) != y:  # ties go to the lowest class
@@ -239,11 +235,7 @@ def add_moments(mass, mean, spread, x, y, weight):
 
 @kernel
 def class_probabilities(mass, mean, spread, x, p):
-    """Write the posterior of the classes into p (K,).
-
-    All classes together start from one imagined example of mean 0 and variance 1, and every
-    class from one imagined example with the moments of all classes together.
-    """
+    """Write the posterior into p (K,), with the imagined examples of `NaiveBayes`."""
     K, d = mean.shape
     n = mass.sum()
     for k in range(K):

@@ -31,7 +31,7 @@ MOST_STEPS = 1000  # of the solution of one round, which takes three or four
 N_VECTORS = 9  # of K numbers, which a round needs for itself
 _SLICE = 256  # classes at once: their P x stays in the nearest cache
 _SMALL_STEP = 1e-8  # of the logarithm of the total; what is left is its square
-_ROUNDING = 1e-15  # of a logit
+_LOGIT_ROUNDING = 1e-15  # of a logit
 _MAX_SERIES = 0.02  # argument of Lambert's function
 _C2, _C3, _C4, _C5 = -1.0, 3 / 2, -8 / 3, 125 / 24
 _C6, _C7, _C8, _C9 = -54 / 5, 16807 / 720, -16384 / 315, 531441 / 4480
@@ -47,8 +47,7 @@ _NEGLIGIBLE = 1e-24  # of a logit, and of a variance, relative
 def _deviation(kappa, beta):
     """Solve t + kappa (e^t - 1) = beta for t, with all digits of a small t: Lambert's function.
 
-    The left side is convex and increasing, and the start not to the left of the root: Newton's
-    steps come down to it.
+    Newton's steps come down to the root: the left side is convex, and the start not left of it.
     """
     if beta <= 0.0:
         t = beta / (1.0 + kappa)
@@ -65,10 +64,9 @@ def _deviation(kappa, beta):
 
 @kernel
 def _write_series(v, free, p):
-    """Write the p with p e^(v p) = free into p where v free is small: Lambert's series.
+    """Write the p with p e^(v p) = free, up to v free = _MAX_SERIES: Lambert's series.
 
-    Its coefficients are (-n)^(n-1)/n!; cut off after 13 it is exact up to v free = _MAX_SERIES.
-    Where v free is larger what is written means nothing.
+    Its coefficients are (-n)^(n-1)/n!.
     """
     for i in range(v.shape[0]):
         E = v[i] * free[i]
@@ -77,6 +75,37 @@ def _write_series(v, free, p):
         middle = _C6 + E * (_C7 + E * (_C8 + E * (_C9 + E * high)))
         low = _C2 + E * (_C3 + E * (_C4 + E * (_C5 + E * middle)))
         p[i] = free[i] * (1.0 + E * low)
+
+
+@kernel
+def _solve_each(z, v, label, soft, here, free, logs, p, residual):
+    """Solve every class at the logsumexp `here`; p holds the series where y_i is 0.
+
+    Return the sums of the positive and of the negative p'_i - y_i, and how fast both would shrink.
+    """
+    above, below, fall, rise = 0.0, 0.0, 0.0, 0.0
+    for i in range(z.shape[0]):
+        y = target(label, soft, i)
+        if y > 0.0:
+            t = _deviation(v[i] * y, z[i] - here - logs[i])
+            p[i] = y * math.exp(t)
+            residual[i] = y * math.expm1(t)
+        else:
+            E = v[i] * free[i]
+            if _MAX_SERIES <= E < 1.0:
+                p[i] = free[i] * math.exp(_deviation(E, -E))
+            elif not E < 1.0:  # where free may have overflowed
+                log_v = math.log(v[i])
+                p[i] = math.exp(_deviation(1.0, z[i] - here + log_v - 1.0) - log_v)
+            residual[i] = p[i]
+        slope = p[i] / (1.0 + v[i] * p[i])
+        if residual[i] < 0.0:
+            below -= residual[i]
+            rise += slope
+        else:
+            above += residual[i]
+            fall += slope
+    return above, below, fall, rise
 
 
 @kernel
@@ -109,31 +138,7 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         for i in range(K):
             free[i] = base[i] * scale
         _write_series(v, free, p)
-        above, below, fall, rise = 0.0, 0.0, 0.0, 0.0
-        for i in range(K):
-            y = target(label, soft, i)
-            if y > 0.0:
-                t = _deviation(v[i] * y, z[i] - here - logs[i])
-                excess = y * math.expm1(t)
-                p[i] = y * math.exp(t)
-                residual[i] = excess
-                slope = p[i] / (1.0 + v[i] * p[i])
-                if excess < 0.0:
-                    below -= excess
-                    rise += slope
-                    continue
-            else:
-                E = v[i] * free[i]
-                if _MAX_SERIES <= E < 1.0:
-                    p[i] = free[i] * math.exp(_deviation(E, -E))
-                elif not E < 1.0:  # where free may have overflowed
-                    log_v = math.log(v[i])
-                    p[i] = math.exp(_deviation(1.0, z[i] - here + log_v - 1.0) - log_v)
-                excess = p[i]
-                residual[i] = excess
-                slope = p[i] / (1.0 + v[i] * p[i])
-            above += excess
-            fall += slope
+        above, below, fall, rise = _solve_each(z, v, label, soft, here, free, logs, p, residual)
         if above == below:
             return step
         if above > below:
@@ -143,7 +148,7 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         # Newton's method for ln(above) = ln(below): each is nearly linear, or slow, in l, and
         # neither is the difference of large numbers.
         move = (above - below) / (fall + rise)
-        apart = 0.0 if abs(move) <= _ROUNDING * (1.0 + abs(here)) else math.inf
+        apart = 0.0 if abs(move) <= _LOGIT_ROUNDING * (1.0 + abs(here)) else math.inf
         if above > 0.0 and below > 0.0 and apart > 0.0:
             apart = math.log(above / below)
             move = apart / (fall / above + rise / below)
@@ -156,7 +161,7 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         here += move
         if not low < here < high:
             here = 0.5 * (low + high) if high < math.inf else low + 2.0 * abs(move)
-            if not low < here < high or high - low <= 0.01 * _ROUNDING:
+            if not low < here < high or high - low <= 0.01 * _LOGIT_ROUNDING:
                 return step + 1  # no room left
     return MOST_STEPS
 
@@ -219,8 +224,8 @@ def spread(P, x, u, s, noise):
 def _shrinkage(P, u, s, curvature, factor):
     """Write c/(1 + c s) into factor, less where P has lost too many digits for it.
 
-    A covariance has u_a^2 <= P_aa s. Where rounding broke that, the diagonal must stay positive
-    all the same: then no entry can grow without bound.
+    The diagonal must stay positive, also where rounding broke u_a^2 <= P_aa s: then no entry can
+    grow without bound.
     """
     d, K = u.shape
     for i in range(K):
@@ -240,10 +245,7 @@ def _shrinkage(P, u, s, curvature, factor):
 
 @kernel
 def _absorb(W, P, u, s, pull, factor, scaled):
-    """W_i -= pull_i u_i and P_i -= factor_i u_i u_i' for every class; scaled is scratch.
-
-    Classes that would not change in their last digit are passed over, a slice at a time.
-    """
+    """W_i -= pull_i u_i and P_i -= factor_i u_i u_i', where digits of a slice would change."""
     d, K = u.shape
     for start in range(0, K, _SLICE):
         stop = min(start + _SLICE, K)

@@ -10,8 +10,8 @@ of a cell with its address. So what a call does not use is not compiled, and the
 kernel has the same last bit in every caller. With plain kernels instead, the first prediction and
 update of `auto` compiled three times as long.
 
-What else is slow to compile: `a[:] = b` for two arrays takes three seconds, because of its error
-message; a loop 10 ms, an element of an array 2 ms.
+`a[:] = b` for two arrays takes three seconds to compile, because of its error message; a loop 10
+ms, an element of an array 2 ms.
 """
 
 import _thread
@@ -95,9 +95,8 @@ def _stamp_of(file: str) -> str:
 def keep_until_code_changes(compiled: Any, stamp: str) -> Any:
     """Let a cached kernel live as long as the code of all kernels stays as it is.
 
-    Numba compares what it finds on disk with the file of the kernel itself: without this a
-    kernel would go on computing with what the kernels that it calls said before an edit or an
-    update. Numba has no public name for the stamp that it compares.
+    Numba looks at the file of the kernel itself, not at the kernels that it calls, and has no
+    public name for the stamp that it compares.
     """
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None and hasattr(file, "_source_stamp"):
@@ -128,15 +127,9 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 def helper_kernel(function: Callable[..., Any]) -> Any:
     """Compile once for all kernels that call the function, which Python cannot.
 
-    Of an `inner_kernel` Numba makes a copy for every set of options of its callers; of this one for
-    every constant that it is called with.
+    Numba copies an `inner_kernel` for all options of callers, this one for every constant argument.
     """
     return jit(function, **_STRICT, **_WITHIN_KERNELS)
-
-
-def inline_kernel(function: Callable[..., Any]) -> Any:
-    """Compile as a part of each caller: for a few statements that are not worth a call."""
-    return _compile_lazily(function, _STRICT | {"inline": "always"})
 
 
 class _Cell:
@@ -230,12 +223,12 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
     _CELLS[cell.content.ctypes.data] = cell
 
     @functools.wraps(function)
-    def shared(*values: Any) -> Any:
+    def call_shared(*values: Any) -> Any:
         return from_python(*values)
 
-    from_python = _compile_lazily(lambda *values: shared(*values), _STRICT)
+    from_python = _compile_lazily(lambda *values: call_shared(*values), _STRICT)
 
-    @type_callable(shared)
+    @type_callable(call_shared)
     def type_call(context: Any) -> Any:
         def type_arguments(*actual: Any) -> Any:
             return result(*map(_argument_type, actual, arguments))
@@ -243,7 +236,7 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
         type_arguments.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         return type_arguments
 
-    @lower_builtin(shared, types.VarArg(types.Any))
+    @lower_builtin(call_shared, types.VarArg(types.Any))
     def lower_call(context: Any, builder: Any, _: Any, values: Any) -> Any:
         integer = ir.IntType(64)
         content = builder.module.globals.get(cell.symbol)
@@ -262,4 +255,4 @@ def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]
         returned = builder.call(pointer, values)
         return context.get_dummy_value() if result is types.void else returned
 
-    return shared
+    return call_shared

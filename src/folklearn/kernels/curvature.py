@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
+from folklearn.kernels.compile import inner_kernel, shared_kernel
 from folklearn.kernels.simplex import softplus
 
 STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
@@ -73,7 +73,7 @@ def gamma_star_below(L):
     return 1.0 / (INVERSES[i] + slope * (L - NODES[i]))
 
 
-@inline_kernel
+@inner_kernel
 def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
     if D < SMALL:
@@ -101,10 +101,9 @@ def _binary_ratio(m, gap):
 def binary_exact(m, L):
     """Return the largest valid curvature for two classes, at most 1/2.
 
-    m is the logit difference of the expansion point and L = 2 B|x| the reach. The ratio, as
-    a function of the far point l, is a twice averaged curvature s'(m + t(l - m)); averages
-    of a unimodal function are unimodal, so the minimum over |l| <= L is at l = L or l = -L.
-    It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
+    The ratio, as a function of the far point l, is a twice averaged curvature s'(m + t(l - m));
+    averages of a unimodal function are unimodal, so the minimum over |l| <= L is at l = L or
+    l = -L. It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
     """
     m = abs(m)
     return min(SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)

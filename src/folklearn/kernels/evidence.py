@@ -23,7 +23,7 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk
-from folklearn.kernels.compile import inline_kernel, inner_kernel, kernel, shared_kernel
+from folklearn.kernels.compile import inner_kernel, kernel, shared_kernel
 
 # Totals of rows besides S and G, by position. CONSTANT is c above; WEIGHT and REACH
 # are the sums of w and of w |x|, DEPTH the most additions that an entry has been through:
@@ -76,7 +76,7 @@ def count_row(totals, height, weight, length):
     totals[ROUNDS] += 1.0
 
 
-@inline_kernel
+@inner_kernel
 def expand_row(z, label, soft, weight, coefficients, residual):
     """Expand one row at logits z: write its pairs (P,) and its part of G per unit of x (K,).
 
@@ -109,7 +109,7 @@ def expand_row(z, label, soft, weight, coefficients, residual):
 
 @shared_kernel("void(matrix, integers, matrix, vector, matrix, matrix)")
 def expand_rows(Z, labels, soft, weights, coefficients, residuals):
-    """Expand every row; coefficients (m, P) and residuals (m, K) are written."""
+    """Write coefficients (m, P) and residuals (m, K) of every row."""
     no_label = np.empty(0)
     for t in range(Z.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
@@ -173,10 +173,7 @@ def add_residuals(G, residuals, X):
 
 @kernel
 def add_tangent(p, label, soft, weight, length, residual, totals):
-    """Count a row of norm `length` whose plane touches at p (K,): write w (p - y) into residual.
-
-    The caller adds residual x' to G. p sums to 1 up to rounding, which the lower bound allows for.
-    """
+    """Count a row whose plane touches at p (K,); write w (p - y), for G, into residual."""
     entropy = 0.0
     for i in range(p.shape[0]):
         y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
@@ -202,19 +199,15 @@ def add_planes(G, totals, P, indptr, places, values, labels, soft, weights, norm
 
 
 def relative_rounding(depth: float, K: int, n_columns: int) -> float:
-    """Return the relative rounding of what was added up.
+    """Return the relative rounding of sums of `depth` additions.
 
-    Every term of the constant and of G went through at most `depth` additions, p may be off by
-    K + 20 units in the last place, and a norm or a product adds up `n_columns` terms.
+    p may be off by K + 20 units in the last place, and a norm adds up `n_columns` terms.
     """
     return float(_UNIT * (depth + K * K + n_columns + 60.0))
 
 
 def loss_at_most(loss: float, totals: Array, W: Array) -> float:
-    """Return an upper bound on the total loss of W (K, d) that was computed from its logits.
-
-    `totals` are those of the rows: their weights, norms, and the depth of the sum.
-    """
+    """Return an upper bound on the total loss of W (K, d) that was computed from its logits."""
     K, d = W.shape
     longest = math.sqrt(float((W**2).sum(axis=1).max()))
     of_sum = (2.0 * totals[DEPTH] + 2.0 * K + 60.0) * loss
@@ -239,10 +232,9 @@ def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float)
 
 
 def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
-    """Return a lower bound on loss plus penalty of every model, of any norm.
+    """Return a lower bound on loss plus penalty 1/2 sum tau_j W_ij^2 of every model, of any norm.
 
-    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive. No loss is
-    negative: a share of the planes lies below it too.
+    G is (columns, K). No loss is negative: a share of the planes lies below it too.
     """
     if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0

@@ -27,10 +27,7 @@ def squarecb(losses, gamma):
 
 @kernel
 def fastcb(losses, gamma):
-    """Return P_a = f_b / (K f_b + gamma (f_a - f_b)), the rest on the best action b.
-
-    It explores in proportion to the least loss: hardly at all where some action is sure.
-    """
+    """Return P_a = f_b / (K f_b + gamma (f_a - f_b)), the rest on the best action b."""
     K, best = losses.shape[0], np.argmin(losses)
     least = losses[best]
     P = np.empty(K)

@@ -46,19 +46,16 @@ def _search(keys, column):
 
 
 @kernel
-def find(keys, places, indices, found):
+def find(keys, places, indices, positions):
     """Write the places of columns, -1 for those that never occurred."""
     for a in range(indices.shape[0]):
         at = _search(keys, np.int64(indices[a]))
-        found[a] = places[at] if keys[at] != 0 else -1
+        positions[a] = places[at] if keys[at] != 0 else -1
 
 
 @kernel
-def enter(keys, places, columns, count, indices, found):
-    """Write the places of columns, entering new ones behind the first count[0].
-
-    There must be room: keys for twice as many, and `columns` for all.
-    """
+def enter(keys, places, columns, count, indices, positions):
+    """Write the places of columns, entering new ones, for which there must be room."""
     for a in range(indices.shape[0]):
         column = np.int64(indices[a])
         at = _search(keys, column)
@@ -67,14 +64,11 @@ def enter(keys, places, columns, count, indices, found):
             places[at] = count[0]
             keys[at] = column + 1
             count[0] += 1
-        found[a] = places[at]
+        positions[a] = places[at]
 
 
 class Columns:
-    """The columns that occurred, and their places; `n` of them.
-
-    The number is in an array, which compiled code counts on: an interrupt leaves all as it is.
-    """
+    """The columns that occurred, and their places; `n` of them."""
 
     def __init__(self, room: int = _MIN_KEYS // 2) -> None:
         size = max(_MIN_KEYS, 2 ** (2 * room - 1).bit_length())
@@ -86,9 +80,9 @@ class Columns:
     @classmethod
     def of(cls, columns: NDArray[np.int64], room: int = 0) -> "Columns":
         """Return these columns, each at its place, and `room` for more."""
-        own = cls(max(room, len(columns)))
-        enter(*own.table, columns, np.empty(len(columns), np.int64))
-        return own
+        entered = cls(max(room, len(columns)))
+        enter(*entered.table, columns, np.empty(len(columns), np.int64))
+        return entered
 
     @property
     def n(self) -> int:
@@ -121,14 +115,14 @@ class Columns:
 
     def find(self, indices: Indices) -> NDArray[np.int64]:
         """Return the places of columns, -1 for those that never occurred."""
-        found = np.empty(len(indices), np.int64)
-        find(self._keys, self._places, indices, found)
-        return found
+        positions = np.empty(len(indices), np.int64)
+        find(self._keys, self._places, indices, positions)
+        return positions
 
     def enter(self, indices: Indices) -> NDArray[np.int64]:
         """Return the places of columns; new ones are entered, and room is made for them."""
         if self.n + len(indices) > self.room:
             vars(self).update(vars(self.with_room(self.n_with(indices))))
-        found = np.empty(len(indices), np.int64)
-        enter(*self.table, indices, found)
-        return found
+        positions = np.empty(len(indices), np.int64)
+        enter(*self.table, indices, positions)
+        return positions

@@ -166,9 +166,8 @@ def weights_of(indptr, indices, values, Y, weights, Q, ridge, W):
 def ascend(indptr, indices, values, squares, bases, Y, weights, order, Q, W, ridge):
     """Move the points Q (T, K) of the rows of `order`, one after the other, and W (n, K).
 
-    `bases` (T, K), if there are any, are added to the logits. Returns the losses, and the gaps
-    w KL(q, p), that these rows had before their own step. `squares` are the squared norms of the
-    rows, Y (T, K) their labels as points of the simplex.
+    `bases` (T, K), if there are any, are added to the logits. Return the losses and the gaps
+    w KL(q, p) before. `squares` are squared norms, Y (T, K) the labels as points of the simplex.
     """
     K = W.shape[1]
     z, p, powers = np.empty(K), np.empty(K), np.empty(K, np.int64)

@@ -50,7 +50,7 @@ def _close_window(windows, n_closed):
     """Add windows[0], 64 rows that are complete, to the ladder of the n_closed before.
 
     A level holds one or two windows, of twice the length of the level below: a third one moves
-    the sum of the older two up. So n_closed gives the number at every level.
+    the sum of the older two up.
     """
     level, n_here = 0, n_closed
     moving = windows[0].copy()
@@ -82,12 +82,12 @@ def _count_scores(p, n_known, label, weight, scores, probability_sums):
         # A damaged state may predict NaN: every index must be inside.
         tenth = max(0, min(int(p[k] * N_BINS), N_BINS - 1))
         if tenth == 0:
-            place = _place_in_tail(p[k])
+            score_bin = _place_in_tail(p[k])
         elif tenth == N_BINS - 1:
-            place = N_SCORES - 1 - _place_in_tail(1.0 - p[k])
+            score_bin = N_SCORES - 1 - _place_in_tail(1.0 - p[k])
         else:
-            place = _N_TAIL + int((p[k] * N_BINS - 1.0) * _BINS_OF_TENTH)
-        scores[k, 1 if k == label else 0, place] += weight
+            score_bin = _N_TAIL + int((p[k] * N_BINS - 1.0) * _BINS_OF_TENTH)
+        scores[k, 1 if k == label else 0, score_bin] += weight
         probability_sums[k, tenth] += weight * p[k]
 
 
@@ -152,11 +152,7 @@ def count_predictions(
 
 @kernel
 def count_values(X, is_number, n_before, counts, moments):
-    """Count the values in every place of rows that come after n_before others.
-
-    A number is missing where it is NaN. Elsewhere, in a category or a feature without a name, 0 is
-    no value, and NaN a gap.
-    """
+    """Count the values in every place; 0 is no value in what is no number, and NaN a gap."""
     for t in range(X.shape[0]):
         for j in range(X.shape[1]):
             value = X[t, j]
@@ -184,8 +180,7 @@ def count_values(X, is_number, n_before, counts, moments):
 def count_bins(X, is_number, edges, labels, bins, by_class):
     """Count the bin of each value of rows X (T, d): no value, or how many edges (d, 7) it is above.
 
-    bins (d, 9) are of all rows, by_class (K, d, 9) of those of a class, unless it is empty. What is
-    a value is as for `count_values`.
+    bins (d, 9) are of all rows, by_class (K, d, 9) of those of a class, unless it is empty.
     """
     for t in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -207,10 +202,7 @@ def step_of_threshold(n):
 
 @kernel
 def follow_labels(p_label, groups, issued, miss_rates, thresholds):
-    """Move the thresholds (5, C, G) of the group of every row by whether its set missed the label.
-
-    The sets had the thresholds `issued` (T, C), or with (0, C) those of now.
-    """
+    """Move the thresholds (5, C, G) by which sets, `issued` or of now, missed their label."""
     for t in range(p_label.size):
         score = min(max(1.0 - p_label[t], 0.0), 1.0)
         group = thresholds[:, :, groups[t]]

@@ -1,9 +1,8 @@
 """The mode of a ridge: where lam |W|^2 + a sum of evidence + the true loss of some rows is least.
 
-The quadratics of the sum are expanded with gamma = 1/2, so the sum is a Laplace approximation
-of the rows that went into it; rows that are held as rows keep their true loss, and Newton's
-method needs their curvature at one point only. Steps are damped by a line search on the
-objective itself: undamped ones diverge within the first hundred rounds.
+Rows that are held as rows keep their true loss, and Newton's method needs their curvature at one
+point only. Steps are damped by a line search on the objective itself: undamped ones diverge within
+the first hundred rounds.
 
 Shifting all classes by the same vector changes no prediction, so the last class is held at 0
 while solving: n = (K-1) d unknowns, and the ridge becomes lam (I - 11'/K) (x) I.
@@ -36,53 +35,47 @@ def new_matrix(m, n):
 
 @shared_kernel("b1(matrix, f8, i8, matrix)")
 def factor_ridge(S, lam, K, H):
-    """Write the Cholesky factor of the curvature plus the ridge into H (n, n).
-
-    Return whether there is one; rounding may leave none on rows of absurd size.
-    """
+    """Write the Cholesky factor of the curvature plus the ridge into H (n, n), if there is one."""
     n = H.shape[0]
     d = n // (K - 1)
     for a in range(K - 1):
-        own = a * d
+        first = a * d
         for r in range(d):
-            row = H[own + r]
+            row = H[first + r]
             for c in range(r):
-                row[own + c] = 0.0
-            row[own + r] = lam * (1.0 - 1.0 / K)
+                row[first + c] = 0.0
+            row[first + r] = lam * (1.0 - 1.0 / K)
         for j in range(K):
             if j == a:
                 continue
             pair = S[pair_at(j, a, K) if j < a else pair_at(a, j, K)]
-            at, other = 0, j * d
+            at, second = 0, j * d
             for r in range(d):
-                row = H[own + r]
+                row = H[first + r]
                 for c in range(r + 1):
-                    row[own + c] += pair[at + c]
+                    row[first + c] += pair[at + c]
                 if j < a:
                     for c in range(r):
-                        row[other + c] = -pair[at + c]
-                        H[own + c, other + r] = -pair[at + c]
-                    row[other + r] = -pair[at + r] - lam / K
+                        row[second + c] = -pair[at + c]
+                        H[first + c, second + r] = -pair[at + c]
+                    row[second + r] = -pair[at + r] - lam / K
                 at += r + 1
     return potrf(n, H, 0, n) == 0
 
 
 @shared_kernel("void(matrix, matrix, matrix)", fast=True)
 def pull(S, W, out):
-    """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs.
-
-    S without pairs is a sum that no row has entered.
-    """
+    """Write sum over j of S_ij (w_i - w_j) into out: half the gradient; S may have no pairs."""
     K, d = W.shape
     out[:] = 0.0
     if S.shape[0] == 0:
         return
     apart, along = np.empty(d), np.empty(d)
-    place = 0
+    pair_number = 0
     for i in range(K):
         for j in range(i + 1, K):
-            pair = S[place]
-            place += 1
+            pair = S[pair_number]
+            pair_number += 1
             for c in range(d):
                 apart[c] = W[i, c] - W[j, c]
                 along[c] = 0.0
@@ -121,10 +114,7 @@ def _true_loss(Z, ZD, t, Y, weights, A, E, powers):
 
 @helper_kernel
 def _solve(H, gradient, step):
-    """Write the step (K, d) to where the gradient of the quadratic vanishes, centred.
-
-    Return whether it is finite.
-    """
+    """Write the centred step (K, d) to where the gradient vanishes; return whether it is finite."""
     K, d = gradient.shape
     n = H.shape[0]
     for a in range(K - 1):
@@ -178,14 +168,14 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
                 here = step[i, j]
                 linear += (G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])) * here
                 square += (pulled_step[i, j] + lam * here) * here
-        t, there, n_tried = 2.0, math.inf, 0
-        while not there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
+        t, trial, n_tried = 2.0, math.inf, 0
+        while not trial - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
             if n_tried == MOST_HALVINGS:
                 return
             t *= 0.5
-            there = _true_loss(Z, ZD, t, Y, weights, A, E, powers)
+            trial = _true_loss(Z, ZD, t, Y, weights, A, E, powers)
             n_tried += 1
-        loss = there
+        loss = trial
         for i in range(K):
             for j in range(d):
                 W[i, j] += t * step[i, j]

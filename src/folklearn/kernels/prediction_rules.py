@@ -6,8 +6,8 @@ curvature C. From there
 - the *explicit* rule (FOLKLORE, AIOLI) solves u = h - pull C Q'softmax(Qu) with
   h = -q/2 + Q'diag(QCQ')/4, predicts softmax(Qu) and expands the loss at that u;
 - the *implicit* rules (GAF, Laplace) predict (1 - mu) E softmax(Qv) + mu/K over
-  v ~ N(-q/2, C/2), by the given nodes, or (1 - mu) softmax(Q E v) + mu/K, and expand at the
-  minimiser of the state plus the observed loss, which solves the same equation with
+  v ~ N(-q/2, C/2), by the given nodes (a single one at 0 gives softmax(Q E v)), and expand at
+  the minimiser of the state plus the observed loss, which solves the same equation with
   h = -q/2 + (w/2) C Q'y, pull = w/2.
 
 At the expansion point u (p = softmax(Q u), M = Q'(diag p - pp')Q = rho rho') the loss is
@@ -52,7 +52,7 @@ N_CONSTANTS = 7
 B_AT, GAMMA, PULL, MU, MAX_NORM, LAM, RULE = range(N_CONSTANTS)
 
 # The rules, as RULE has them.
-EXPLICIT, AT_THE_MEAN, INTEGRAL = 0.0, 1.0, 2.0
+EXPLICIT, IMPLICIT = 0.0, 1.0
 
 N_SQUARES = 3
 C_AT, V_AT, _SCRATCH = range(N_SQUARES)
@@ -67,7 +67,7 @@ _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it 
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
 _FLOOR = 1e-300  # no class gets less by an implicit rule, so that every loss is finite
 _NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
-_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
+_SUM_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
 _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
 _MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
 
@@ -93,10 +93,7 @@ def log_loss(z, log_total, label, soft):
 def predict_from_state(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
     q, h, predicted, p = vectors[Q_AT], vectors[A_AT], vectors[PREDICTED], vectors[P_AT]
-    if constants[RULE] == AT_THE_MEAN:
-        _predict_at_mean(constants[MU], vectors)
-        return
-    if constants[RULE] == INTEGRAL:
+    if constants[RULE] == IMPLICIT:
         _predict_integral(constants[MU], nodes, squares, vectors)
         return
     expanded_diagonal(squares[C_AT], p)
@@ -112,10 +109,8 @@ def predict_from_state(constants, nodes, squares, vectors):
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
-    length is |x| and mean is |theta|, from which follows how well C and q are known: S is
-    made by subtraction from I/lam and cannot be better than its rounding. The bracket of
-    the certificate is weight * loss minus the growth of the surrogate minimum, whatever was
-    predicted and wherever the loss is expanded.
+    length is |x| and mean is |theta|, from which follows how well C and q are known: S is made by
+    subtraction from I/lam.
     """
     z, info = vectors[Z_AT], vectors[INFO]
     loss = 0.0
@@ -149,11 +144,10 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
-    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are
-    contiguous, which is what every loop here and in the callers runs over.
-    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times
-    the diagonal are set to zero: a semidefinite A loses its null directions.
-    Return the number of pivots that lay below the floor by more than rounding.
+    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are contiguous.
+    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times the
+    diagonal are set to zero: a semidefinite A loses its null directions. Return the number of
+    pivots that lay below the floor by more than rounding.
     """
     n_raised = 0
     for i in range(A.shape[0]):
@@ -181,15 +175,11 @@ def solve_fixed_point(pull, squares, vectors):
 
     With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
     f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
-    Newton's method on f, Hessian I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower
-    triangular, so rho'J is lower triangular and costs O(k^2) to form.
     """
     k = squares.shape[1]
-    C, J, H = squares[C_AT], squares[V_AT], squares[_SCRATCH]
-    h, u, z, p = vectors[A_AT], vectors[U_AT], vectors[Z_AT], vectors[P_AT]
-    g, scale, tail, info = vectors[G_AT], vectors[SCALE], vectors[TAIL], vectors[INFO]
+    C, J, h, info = squares[C_AT], squares[V_AT], vectors[A_AT], vectors[INFO]
+    u, z, p, inverse = vectors[U_AT], vectors[Z_AT], vectors[P_AT], vectors[_WORK + 5]
     v, dv, du = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
-    row, prefix, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
     for i in range(k):
         for j in range(i + 1):
             J[i, j] = pull * C[i, j]
@@ -201,48 +191,10 @@ def solve_fixed_point(pull, squares, vectors):
     while True:
         expand_classes(u, z)
         info[LOG_TOTAL] = softmax(z, p)
-        multinomial_factor(p, g, scale, tail)
+        multinomial_factor(p, vectors[G_AT], vectors[SCALE], vectors[TAIL])
         if converged or info[STEPS] == MAX_STEPS:
             return
-        for i in range(k):
-            for j in range(i):
-                H[i, j] = 0.0
-            H[i, i] = 1.0
-            prefix[i] = 0.0
-        for m in range(k):
-            for j in range(m + 1):
-                row[j] = scale[m] * J[m, j] + tail[m] * prefix[j]
-                prefix[j] += g[m] * J[m, j]
-            for i in range(m + 1):
-                factor = row[i]
-                for j in range(i + 1):
-                    H[i, j] += factor * row[j]
-        cholesky(H, inverse, 1.0, 0.0)
-
-        decrement = 0.0  # gradient' Hessian^-1 gradient
-        for i in range(k):
-            gradient = v[i]
-            for j in range(i, k):
-                gradient -= J[i, j] * g[j]
-            for j in range(i):
-                gradient += H[i, j] * dv[j]
-            dv[i] = -gradient * inverse[i]
-            decrement += dv[i] * dv[i]
-        for i in range(k - 1, -1, -1):
-            total = dv[i]
-            for j in range(i + 1, k):
-                total -= H[i, j] * dv[j]
-            dv[i] = total * inverse[i]
-        size = 0.0
-        length = 0.0
-        for i in range(k):
-            total = 0.0
-            for j in range(i + 1):
-                total -= J[i, j] * dv[j]
-            du[i] = total
-            size += total * total
-            length += v[i] * v[i]
-
+        decrement, size, length = _find_newton_step(squares, vectors)
         if not size < math.inf:  # lost to rounding; this iterate is as good as any
             info[STEPS] = MAX_STEPS
             return
@@ -256,12 +208,63 @@ def solve_fixed_point(pull, squares, vectors):
             v[i] += t * dv[i]
 
 
+@shared_kernel("Tuple((f8, f8, f8))(cube, matrix)", fast=True)
+def _find_newton_step(squares, vectors):
+    """Write Newton's steps of v and u; return gradient' Hessian^-1 gradient, |du|^2 and |v|^2.
+
+    The Hessian of f is I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower triangular, so
+    rho'J is lower triangular and costs O(k^2) to form.
+    """
+    k = squares.shape[1]
+    J, H = squares[V_AT], squares[_SCRATCH]
+    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
+    v, dv, du = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
+    row, prefix, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
+    for i in range(k):
+        for j in range(i):
+            H[i, j] = 0.0
+        H[i, i] = 1.0
+        prefix[i] = 0.0
+    for m in range(k):
+        for j in range(m + 1):
+            row[j] = scale[m] * J[m, j] + tail[m] * prefix[j]
+            prefix[j] += g[m] * J[m, j]
+        for i in range(m + 1):
+            factor = row[i]
+            for j in range(i + 1):
+                H[i, j] += factor * row[j]
+    cholesky(H, inverse, 1.0, 0.0)
+
+    decrement = 0.0
+    for i in range(k):
+        gradient = v[i]
+        for j in range(i, k):
+            gradient -= J[i, j] * g[j]
+        for j in range(i):
+            gradient += H[i, j] * dv[j]
+        dv[i] = -gradient * inverse[i]
+        decrement += dv[i] * dv[i]
+    for i in range(k - 1, -1, -1):
+        total = dv[i]
+        for j in range(i + 1, k):
+            total -= H[i, j] * dv[j]
+        dv[i] = total * inverse[i]
+    size, length = 0.0, 0.0
+    for i in range(k):
+        total = 0.0
+        for j in range(i + 1):
+            total -= J[i, j] * dv[j]
+        du[i] = total
+        size += total * total
+        length += v[i] * v[i]
+    return decrement, size, length
+
+
 @shared_kernel("f8(i8, f8, matrix)", fast=True)
 def _search_line(k, decrement, vectors):
     """Return a step length in (0, 1] along which f of `solve_fixed_point` decreases.
 
-    f is convex along the ray, so it decreases wherever its slope is still negative. The
-    slope is used instead of f because f itself cancels when logits are huge.
+    f is convex: it decreases where its slope is negative. f itself cancels when logits are huge.
     """
     u, z, p = vectors[U_AT], vectors[Z_AT], vectors[P_AT]
     v, dv, du, trial = (
@@ -292,68 +295,22 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
     Return (bracket, n_lost). The bracket is w l(u, y) minus the growth of the surrogate minimum,
-    delta_t/4 in the certificate, plus an allowance for rounding; it holds for any expansion
-    point u, solved exactly or not. noise_C and noise_q say how well C and q are known; the
-    allowance covers them to first order. n_lost is 0 unless rounding destroys the state: C is
-    noise at this curvature, or a pivot of I + gamma w rho'C rho so large that S loses its
-    digits; where a pivot is below 1, C being negative, or nothing finite could be learned, V
-    and a are 0 and nothing is learned.
+    delta_t/4 in the certificate, plus an allowance for rounding, for noise_C and noise_q to first
+    order; it holds for any expansion point u. n_lost is 0 unless rounding destroys the state: C is
+    noise at this curvature, or a pivot so large that S loses its digits. Where a pivot is below 1,
+    C being negative, or nothing finite could be learned, V and a are 0.
     """
     k = squares.shape[1]
-    C, V, N = squares[C_AT], squares[V_AT], squares[_SCRATCH]
-    q, a, u, p = vectors[Q_AT], vectors[A_AT], vectors[U_AT], vectors[P_AT]
-    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
-    difference, e, r = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
-    away, b, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
-    curvature = gamma * weight
-
-    for i in range(k + 1):
-        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
-    if label >= 0:
-        difference[label] -= 1.0
-    reduce_classes(difference, e)
-    factor_transpose_times(k, g, scale, tail, u, b)
-    factor_times(k, g, scale, tail, b, b)
-    for i in range(k):
-        e[i] *= weight
-        r[i] = e[i] - 2.0 * curvature * b[i]
-
-    # N = I + curvature rho'C rho in O(k^2), through V = C rho.
-    prefix = difference
-    for i in range(k):
-        factor_transpose_times(k, g, scale, tail, C[i], V[i])
-        prefix[i] = 0.0
-    largest = 1.0
-    for i in range(k):
-        for j in range(k):
-            N[i, j] = curvature * (scale[i] * V[i, j] + tail[i] * prefix[j])
-            prefix[j] += g[i] * V[i, j]
-        N[i, i] += 1.0
-        largest = max(largest, N[i, i])
+    C, V, curvature = squares[C_AT], squares[V_AT], gamma * weight
+    q, a, u = vectors[Q_AT], vectors[A_AT], vectors[U_AT]
+    e, r, away, b = (
+        vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 3], vectors[_WORK + 4],
+    )  # fmt: skip
+    _write_gradients(label, soft, weight, curvature, vectors)
+    largest, n_negative = _write_factor(curvature, squares, vectors)
     n_lost = 1 if curvature * noise_C > _MAX_NOISE else 0
     n_lost += largest > _MAX_SHRINKAGE
-    n_negative = cholesky(N, inverse, 1.0, 0.0)
-    # The rows of V' are those of L^-1 for N = LL', times sqrt(curvature) rho.
-    root = math.sqrt(curvature)
-    for i in range(k):
-        row = V[i]
-        for j in range(i):
-            row[j] = 0.0
-        for m in range(i):
-            factor = N[i, m]
-            for j in range(m + 1):
-                row[j] -= factor * V[m, j]
-        for j in range(i):
-            row[j] *= inverse[i]
-        row[i] = inverse[i]
-    for c in range(k):
-        row = V[c]
-        factor_times(c + 1, g, scale, tail, row, row)
-        for j in range(c + 1):
-            row[j] *= root
-
-    bracket = 0.0
-    size = 0.0
+    bracket, size = 0.0, 0.0
     for i in range(k):
         total_e = 0.0
         total_r = 0.0
@@ -374,7 +331,7 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
             along_b += V[c, j] * b[j]
             along_away += V[c, j] * away[j]
             blur += abs(V[c, j] * away[j])
-        certain = max(0.0, abs(along_away) - _ROUNDING * (k + 8) * blur)
+        certain = max(0.0, abs(along_away) - _SUM_ROUNDING * (k + 8) * blur)
         bracket -= certain * certain
         size += certain * certain
         for j in range(c + 1):
@@ -385,7 +342,7 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
     for i in range(k):
         slope += abs(e[i])
         total += abs(a[i])
-    allowance = _ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
+    allowance = _SUM_ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
     if n_negative > 0 or not math.isfinite(bracket + allowance + total):
         for i in range(k):  # lost to rounding: learn nothing, and say so
             a[i] = 0.0
@@ -393,6 +350,66 @@ def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vect
                 V[i, j] = 0.0
         return 0.0, 1
     return 0.25 * (bracket + allowance), n_lost
+
+
+@shared_kernel("void(i8, vector, f8, f8, matrix)", fast=True)
+def _write_gradients(label, soft, weight, curvature, vectors):
+    """Write e and r."""
+    u, p, g, scale, tail = (
+        vectors[U_AT], vectors[P_AT], vectors[G_AT], vectors[SCALE], vectors[TAIL],
+    )  # fmt: skip
+    difference, e, r, b = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 4]
+    k = p.shape[0] - 1
+    for i in range(k + 1):
+        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
+    if label >= 0:
+        difference[label] -= 1.0
+    reduce_classes(difference, e)
+    factor_transpose_times(k, g, scale, tail, u, b)
+    factor_times(k, g, scale, tail, b, b)
+    for i in range(k):
+        e[i] *= weight
+        r[i] = e[i] - 2.0 * curvature * b[i]
+
+
+@shared_kernel("Tuple((f8, i8))(f8, cube, matrix)", fast=True)
+def _write_factor(curvature, squares, vectors):
+    """Write V; return the largest pivot and how many were negative."""
+    k = squares.shape[1]
+    C, V, N = squares[C_AT], squares[V_AT], squares[_SCRATCH]
+    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
+    prefix, inverse = vectors[_WORK], vectors[_WORK + 5]
+    # N = I + curvature rho'C rho in O(k^2), through V = C rho.
+    for i in range(k):
+        factor_transpose_times(k, g, scale, tail, C[i], V[i])
+        prefix[i] = 0.0
+    largest = 1.0
+    for i in range(k):
+        for j in range(k):
+            N[i, j] = curvature * (scale[i] * V[i, j] + tail[i] * prefix[j])
+            prefix[j] += g[i] * V[i, j]
+        N[i, i] += 1.0
+        largest = max(largest, N[i, i])
+    n_negative = cholesky(N, inverse, 1.0, 0.0)
+    # The rows of V' are those of L^-1 for N = LL', times sqrt(curvature) rho.
+    root = math.sqrt(curvature)
+    for i in range(k):
+        row = V[i]
+        for j in range(i):
+            row[j] = 0.0
+        for m in range(i):
+            factor = N[i, m]
+            for j in range(m + 1):
+                row[j] -= factor * V[m, j]
+        for j in range(i):
+            row[j] *= inverse[i]
+        row[i] = inverse[i]
+    for c in range(k):
+        row = V[c]
+        factor_times(c + 1, g, scale, tail, row, row)
+        for j in range(c + 1):
+            row[j] *= root
+    return largest, n_negative
 
 
 @shared_kernel("void(i8, vector, f8, cube, matrix)")
@@ -435,19 +452,6 @@ def _predict_integral(mu, nodes, squares, vectors):
             out[i] += p[i]
     for i in range(k + 1):
         out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), _FLOOR)
-
-
-@shared_kernel("void(f8, matrix)")
-def _predict_at_mean(mu, vectors):
-    """Predict (1 - mu) softmax(-Q q/2) + mu/K."""
-    q, v, z, p = vectors[Q_AT], vectors[_WORK], vectors[Z_AT], vectors[P_AT]
-    out = vectors[PREDICTED]
-    for i in range(out.shape[0] - 1):
-        v[i] = -0.5 * q[i]
-    expand_classes(v, z)
-    softmax(z, p)
-    for i in range(out.shape[0]):
-        out[i] = max((1.0 - mu) * p[i] + mu / out.shape[0], _FLOOR)
 
 
 @shared_kernel("f8(i8, vector, matrix)")

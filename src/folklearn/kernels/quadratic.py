@@ -1,7 +1,6 @@
 """Sums of quadratics, as arrays or on a device, and the linear algebra that bounds and fits need.
 
-Callers ask a `Quadratic` and need not know where its numbers are. Functions that take a device do
-the same for arrays (None) as for its tensors.
+Functions that take a device do the same for arrays (None) as for its tensors.
 """
 
 import math
@@ -27,8 +26,8 @@ _MAX_SCALED_NUMBERS = 1 << 26  # of rows that a device scales at once
 class Quadratic:
     """A sum of evidence: matrices S of pairs of classes, slopes G (K, d), totals (N_TOTALS,).
 
-    S is (P, d(d+1)/2), the lower triangles of the matrices. On a device S and G are tensors and S
-    is (P, d, d); totals are always an array. Several sums can be stacked along a first axis.
+    S is (P, d(d+1)/2), lower triangles, and on a device (P, d, d). Sums can be stacked along a
+    first axis.
     """
 
     S: Any
@@ -78,7 +77,6 @@ class Quadratic:
         self.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
 
     def copy(self) -> "Quadratic":
-        """Return a copy."""
         if self.device is None:
             return Quadratic(*(array.copy() for array in self))
         return Quadratic(self.S.clone(), self.G.clone(), self.totals.copy(), self.device)

@@ -5,10 +5,8 @@ order) is kept: symmetry holds by construction, a pass reads half the memory, an
 update is a BLAS rank-k update of one triangle. What lies above the diagonal is unused.
 
 A round reads S once (`context_stats`) and writes it once (`absorb`); between them everything is
-k-sized. A sparse context is predicted from the few entries of S that it meets
-(`context_stats_sparse`); its pass over S waits for the update, which may never come. The
-prediction of the last context is kept in the memo, so that an update after a predict of the
-same context repeats nothing.
+k-sized. A sparse context is predicted from the few entries of S that it meets; its pass over S
+waits for the update, which may never come. The prediction of the last context is kept in the memo.
 """
 
 import math
@@ -16,24 +14,9 @@ import math
 import numpy as np
 from numba import carray
 
+from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.blas import NEVER_SPLIT, PLAIN, RIGHT, TRANSPOSED, address, gemm, syrk, trmm
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
-from folklearn.kernels.prediction_rules import (
-    A_AT,
-    C_AT,
-    IMPRECISE,
-    LAM,
-    MAX_NORM,
-    N_CONSTANTS,
-    N_SQUARES,
-    N_TOTALS,
-    N_VECTORS,
-    PREDICTED,
-    Q_AT,
-    V_AT,
-    learn,
-    predict_from_state,
-)
 
 _SEEN, _GLIMPSED = 1.0, 2.0  # behind x in the memo's `seen`: what the memo holds of that x
 _SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
@@ -46,49 +29,51 @@ _MAX_THETA = 1e100  # beyond, sums of products overflow
 def memo_offsets(d, k):
     """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
 
-    Everything but S lives in this one array, because a compiled function pays for every
-    array it is called with. Totals and constants come first; they, squares, vectors and nodes are
-    those of `prediction_rules`. theta is (n,); seen (d + 1,) is the last context and whether what
-    squares, vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
-    room is (2, n), scratch.
+    Everything but S lives in this one array, because a compiled function pays for every array it is
+    called with. Totals and constants come first; they, squares, vectors and nodes are those of
+    `prediction_rules`. seen is the last context and how the present state sees it in squares,
+    vectors and P (0 if not); room is scratch.
     """
-    theta = N_TOTALS + N_CONSTANTS
+    theta = rules.N_TOTALS + rules.N_CONSTANTS
     seen = theta + k * d
     squares = seen + d + 1
-    vectors = squares + N_SQUARES * k * k
-    P = vectors + N_VECTORS * (k + 1)
+    vectors = squares + rules.N_SQUARES * k * k
+    P = vectors + rules.N_VECTORS * (k + 1)
     room = P + k * k * d
     return theta, seen, squares, vectors, P, room, room + 2 * k * d
 
 
-offsets_of = helper_kernel(memo_offsets)
+_offsets_of = helper_kernel(memo_offsets)
 
 
 @inner_kernel
-def view_vector(memo, at, n):
-    """Return n numbers of a memo from a place on."""
-    return carray(address(memo, at), (n,), np.float64)
+def _view(memo, at, shape):
+    return carray(address(memo, at), shape, np.float64)
 
 
 @inner_kernel
-def view_matrix(memo, at, m, n):
-    """Return m rows of n numbers of a memo from a place on."""
-    return carray(address(memo, at), (m, n), np.float64)
-
-
-@inner_kernel
-def view_squares(memo, at, k):
-    """Return the squares of `prediction_rules` from a place on."""
-    return carray(address(memo, at), (N_SQUARES, k, k), np.float64)
+def sections_of(memo, d, k):
+    """Return totals, constants, theta, seen, squares, vectors, P, room and nodes as views."""
+    theta, seen, squares, vectors, P, room, nodes = _offsets_of(d, k)
+    return (
+        _view(memo, 0, (rules.N_TOTALS,)),
+        _view(memo, rules.N_TOTALS, (rules.N_CONSTANTS,)),
+        _view(memo, theta, (k * d,)),
+        _view(memo, seen, (d + 1,)),
+        _view(memo, squares, (rules.N_SQUARES, k, k)),
+        _view(memo, vectors, (rules.N_VECTORS, k + 1)),
+        _view(memo, P, (k, k * d)),
+        _view(memo, room, (2, k * d)),
+        _view(memo, nodes, ((memo.shape[0] - nodes) // k, k)),
+    )
 
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
-    """Write P = S(I (x) x) (as P', C order).
+    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time.
 
-    One pass over the lower triangle, four rows at a time. What lies left of the diagonal block in
-    row i of class a gives the entries i of the columns of the classes before a, and by symmetry
-    is added to column a.
+    What lies left of the diagonal block in row i of class a gives the entries i of the columns of
+    the classes before a, and by symmetry is added to column a.
     """
     k = P.shape[0]
     d = x.shape[0]
@@ -156,34 +141,31 @@ def context_stats(S, theta, x, P, C, q):
 
 @shared_kernel("void(matrix, vector, vector, matrix, vector)", fast=True)
 def context_stats_sparse(S, theta, x, C, q):
-    """Write C and q alone, from the entries of S where x is not 0.
-
-    A prediction needs no more, and for a sparse x that is a small part of S.
-    """
+    """Write C and q alone, from the entries of S where x is not 0."""
     k = C.shape[0]
     d = x.shape[0]
-    there = np.flatnonzero(x)
+    nonzeros = np.flatnonzero(x)
     for a in range(k):
         total = 0.0
-        for i in there:
+        for i in nonzeros:
             total += theta[a * d + i] * x[i]
         q[a] = total
         for b in range(a):
             total = 0.0
-            for i in there:
-                row, part = S[a * d + i], 0.0
-                for j in there:
-                    part += row[b * d + j] * x[j]
-                total += part * x[i]
+            for i in nonzeros:
+                row, product = S[a * d + i], 0.0
+                for j in nonzeros:
+                    product += row[b * d + j] * x[j]
+                total += product * x[i]
             C[a, b] = total
             C[b, a] = total
         total = 0.0
-        for place in range(there.shape[0]):
-            i = there[place]
-            row, part = S[a * d + i], 0.0
-            for j in there[:place]:
-                part += row[a * d + j] * x[j]
-            total += (2.0 * part + row[a * d + i] * x[i]) * x[i]
+        for position in range(nonzeros.shape[0]):
+            i = nonzeros[position]
+            row, product = S[a * d + i], 0.0
+            for j in nonzeros[:position]:
+                product += row[a * d + j] * x[j]
+            total += (2.0 * product + row[a * d + i] * x[i]) * x[i]
         C[a, a] = total
 
 
@@ -201,38 +183,29 @@ def _load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
     Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
-    that a prediction before an update changes nothing. After a context_stats_sparse P is not there:
-    `update_round` fills it in.
+    that a prediction before an update changes nothing. The sparse one leaves P to `update_round`.
     """
     d = x.shape[0]
     k = S.shape[0] // d
-    at_theta, at_seen, at_squares, at_vectors, at_P, _, at_nodes = offsets_of(d, k)
-    fresh = at_seen + d
-    same, n_nonzeros, square = memo[fresh] != 0.0, 0, 0.0
+    _, constants, theta, seen, squares, vectors, P, _, nodes = sections_of(memo, d, k)
+    same, n_nonzeros, square = seen[d] != 0.0, 0, 0.0
     for j in range(d):
-        same &= memo[at_seen + j] == x[j]
+        same &= seen[j] == x[j]
         n_nonzeros += x[j] != 0.0
         square += x[j] * x[j]
-    if not math.sqrt(square) <= memo[N_TOTALS + MAX_NORM]:
+    if not math.sqrt(square) <= constants[rules.MAX_NORM]:
         return False
     if same:
         return True
     for j in range(d):
-        memo[at_seen + j] = x[j]
-    theta, P = view_vector(memo, at_theta, k * d), view_matrix(memo, at_P, k, k * d)
-    squares, vectors = (
-        view_squares(memo, at_squares, k),
-        view_matrix(memo, at_vectors, N_VECTORS, k + 1),
-    )
+        seen[j] = x[j]
     if 0 < n_nonzeros * _SPARSE <= d:
-        context_stats_sparse(S, theta, x, squares[C_AT], vectors[Q_AT])
-        memo[fresh] = _GLIMPSED
+        context_stats_sparse(S, theta, x, squares[rules.C_AT], vectors[rules.Q_AT])
+        seen[d] = _GLIMPSED
     else:
-        context_stats(S, theta, x, P, squares[C_AT], vectors[Q_AT])
-        memo[fresh] = _SEEN
-    constants = view_vector(memo, N_TOTALS, N_CONSTANTS)
-    nodes = view_matrix(memo, at_nodes, (memo.shape[0] - at_nodes) // k, k)
-    predict_from_state(constants, nodes, squares, vectors)
+        context_stats(S, theta, x, P, squares[rules.C_AT], vectors[rules.Q_AT])
+        seen[d] = _SEEN
+    rules.predict_from_state(constants, nodes, squares, vectors)
     return True
 
 
@@ -242,7 +215,7 @@ def predict_round(S, memo, x, out):
     if not _load_context(S, memo, x):
         return False
     K = out.shape[0]
-    at = offsets_of(x.shape[0], K - 1)[3] + PREDICTED * K
+    at = _offsets_of(x.shape[0], K - 1)[3] + rules.PREDICTED * K
     for i in range(K):
         out[i] = memo[at + i]
     return True
@@ -260,21 +233,15 @@ def _update_round(S, memo, x, label, soft, weight):
         return math.nan
     d = x.shape[0]
     k = S.shape[0] // d
-    at_theta, at_seen, at_squares, at_vectors, at_P, at_room, _ = offsets_of(d, k)
-    theta, P = view_vector(memo, at_theta, k * d), view_matrix(memo, at_P, k, k * d)
-    squares, vectors = (
-        view_squares(memo, at_squares, k),
-        view_matrix(memo, at_vectors, N_VECTORS, k + 1),
-    )
-    if memo[at_seen + d] == _GLIMPSED:
+    totals, constants, theta, seen, squares, vectors, P, room, _ = sections_of(memo, d, k)
+    if seen[d] == _GLIMPSED:
         columns(S, x, P)
-    n_lost = memo[IMPRECISE]
-    constants, totals = view_vector(memo, N_TOTALS, N_CONSTANTS), view_vector(memo, 0, N_TOTALS)
-    loss = learn(constants, squares, vectors, label, soft, weight, norm(x), norm(theta), totals)
-    room, spare = view_matrix(memo, at_room, 2, k * d), SPARE / constants[LAM]
-    if not absorb(S, theta, P, squares[V_AT], vectors[A_AT], room, spare):
-        memo[IMPRECISE] = n_lost + 1.0
-    memo[at_seen + d] = 0.0
+    n_lost, size = totals[rules.IMPRECISE], norm(theta)
+    loss = rules.learn(constants, squares, vectors, label, soft, weight, norm(x), size, totals)
+    spare = SPARE / constants[rules.LAM]
+    if not absorb(S, theta, P, squares[rules.V_AT], vectors[rules.A_AT], room, spare):
+        totals[rules.IMPRECISE] = n_lost + 1.0
+    seen[d] = 0.0
     return loss
 
 
@@ -283,9 +250,8 @@ def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
     Return False, S and theta untouched, if rounding would spoil them: if S would get a diagonal
-    below -spare, or theta an absurd size. In exact arithmetic the diagonal stays positive. S only
-    ever shrinks, so that the diagonal bounds every entry of what was taken from I/lam: as long as
-    all updates pass, S is finite and of its proper size, even when rounding has made it indefinite.
+    below -spare, or theta an absurd size. S only ever shrinks, so that the diagonal bounds every
+    entry of what was taken from I/lam: S stays finite and of its proper size, even if indefinite.
     """
     k, n = P.shape
     step, left = room[0], room[1]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from folklearn.arrays import Array
+from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.blas import (
     LEFT,
     PLAIN,
@@ -33,44 +34,22 @@ from folklearn.kernels.blas import (
     trmm,
 )
 from folklearn.kernels.compile import kernel
-from folklearn.kernels.prediction_rules import (
-    A_AT,
-    AT_THE_MEAN,
-    C_AT,
-    EXPLICIT,
-    INTEGRAL,
-    LAM,
-    N_CONSTANTS,
-    N_TOTALS,
-    PREDICTED,
-    Q_AT,
-    V_AT,
-    learn,
-    predict_from_state,
-    small_arrays,
-)
 from folklearn.kernels.second_order import (
     SPARE,
     absorb,
     memo_offsets,
     norm,
-    offsets_of,
     predict_round,
+    sections_of,
     update_round,
-    view_matrix,
-    view_vector,
 )
 from folklearn.kernels.simplex import helmert
 
-_CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be interrupted
+_FLOPS_BETWEEN_REPORTS = 3e9  # work between two chances to report progress or to be interrupted
 
 
 def block_size(d: int, k: int) -> int:
-    """Return the number of rounds per block, 1 for the plain loop.
-
-    Measured: bk near n/8 is best (the sequential part grows like (bk)^3), more than 32
-    rounds gain nothing, and small states or blocks of fewer than 4 rounds do not pay.
-    """
+    """Return the number of rounds per block, 1 for the plain loop: bk near n/8 is fastest."""
     n = k * d
     b = min(max(24, n // 8) // k, 32)
     return 1 if n < 100 or b < 4 else b
@@ -120,23 +99,23 @@ def _learn_block(
     b = norms.shape[0]
     m = q.shape[0]
     k = m // b
-    squares, vectors = small_arrays(k)
-    Cii, V, a = squares[C_AT], squares[V_AT], vectors[A_AT]
+    squares, vectors = rules.small_arrays(k)
+    Cii, V, a = squares[rules.C_AT], squares[rules.V_AT], vectors[rules.A_AT]
     no_label = np.empty(0)
     for i in range(b):
         at = i * k
         for r in range(k):
-            vectors[Q_AT, r] = q[at + r]
+            vectors[rules.Q_AT, r] = q[at + r]
             for s in range(r + 1):
                 Cii[r, s] = C[at + r, at + s]
                 Cii[s, r] = Cii[r, s]
-        predict_from_state(constants, nodes, squares, vectors)
+        rules.predict_from_state(constants, nodes, squares, vectors)
         for r in range(k + 1):
-            out[i, r] = vectors[PREDICTED, r]
+            out[i, r] = vectors[rules.PREDICTED, r]
         if not learning:
             continue
         y = soft[i] if labels[i] < 0 else no_label
-        learn(constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals)
+        rules.learn(constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals)
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
         for s in range(k):
@@ -177,16 +156,12 @@ def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
 def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
-    A block that rounding would spoil is learned again row by row, where single rounds are lost
-    instead of the whole block. Blocks of one round are `run_loop`.
+    A block that rounding would spoil is learned again row by row: single rounds are lost.
     """
     T, d = X.shape
     n = S.shape[0]
     k = n // d
-    at_theta, at_seen, _, _, _, at_room, at_nodes = offsets_of(d, k)
-    totals, constants = view_vector(memo, 0, N_TOTALS), view_vector(memo, N_TOTALS, N_CONSTANTS)
-    theta, room = view_vector(memo, at_theta, n), view_matrix(memo, at_room, 2, n)
-    nodes = view_matrix(memo, at_nodes, (memo.shape[0] - at_nodes) // k, k)
+    totals, constants, theta, seen, _, _, _, room, nodes = sections_of(memo, d, k)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -205,23 +180,21 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out):
         )  # fmt: skip
         if not learning:
             continue
-        memo[at_seen + d] = 0.0
-        if not absorb(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
-            for i in range(N_TOTALS):
+        seen[d] = 0.0
+        if not absorb(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[rules.LAM]):
+            for i in range(rules.N_TOTALS):
                 totals[i] = totals_before[i]
             run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out)
-            memo[at_seen + d] = 0.0
+            seen[d] = 0.0
 
 
 class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
-    Arguments are validated by the caller. `totals` adds up the rounds (see `prediction_rules`).
-    nodes None chooses the explicit rule, nodes (m, k) the integral, nodes (0, k) the softmax at
-    the mean. gamma 0 is the largest valid.
-    A single event is too short for another layer of calls: learners pass S and memo to
-    `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
-    that is None.
+    nodes None chooses the explicit rule, nodes (m, k) the implicit one; gamma 0 is the largest
+    valid. A single event is too short for another layer of calls: learners pass S and memo to
+    `predict_round` and `update_round` themselves, the latter inside `one_thread` unless that is
+    None.
     """
 
     __slots__ = ("S", "d", "gamma", "k", "memo", "one_thread")
@@ -243,10 +216,11 @@ class SecondOrderState:
         n = self.k * d
         self.S: Array = np.zeros((n, n))
         np.fill_diagonal(self.S, 1.0 / lam)
-        rule = EXPLICIT if nodes is None else INTEGRAL if len(nodes) else AT_THE_MEAN
+        rule = rules.EXPLICIT if nodes is None else rules.IMPLICIT
+        constants = B, gamma, pull, mu, max_norm, lam, rule
         at_nodes = memo_offsets(d, self.k)[-1]
         self.memo: Array = np.zeros(at_nodes + (0 if nodes is None else nodes.size))
-        self.memo[N_TOTALS : N_TOTALS + N_CONSTANTS] = B, gamma, pull, mu, max_norm, lam, rule
+        self.memo[rules.N_TOTALS :][: rules.N_CONSTANTS] = constants
         if nodes is not None:
             self.memo[at_nodes:] = nodes.ravel()
         self.one_thread = one_thread(n, self.k)
@@ -255,7 +229,7 @@ class SecondOrderState:
     @property
     def totals(self) -> Array:
         """What the rounds add up to."""
-        return self.memo[:N_TOTALS]
+        return self.memo[: rules.N_TOTALS]
 
     @property
     def theta(self) -> Array:
@@ -265,7 +239,7 @@ class SecondOrderState:
 
     @property
     def _lam(self) -> float:
-        return float(self.memo[N_TOTALS + LAM])
+        return float(self.memo[rules.N_TOTALS + rules.LAM])
 
     def _forget_context(self) -> None:
         self.memo[memo_offsets(self.d, self.k)[1] + self.d] = 0.0
@@ -289,14 +263,11 @@ class SecondOrderState:
         block: int = 0,
         learning: bool = True,
     ) -> Array:
-        """Predict, then learn, row by row; return p (T, K).
-
-        Blocks are as long as is fastest, or of `block` rounds: of 1, bytes are those of the loop.
-        """
+        """Predict, then learn, row by row; return p (T, K). Blocks of 1 are the loop in bytes."""
         T, n = len(X), len(self.S)
         b = block or block_size(self.d, self.k)
         # Whole blocks per chunk, so that the chunks do not change the result.
-        chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (self.k + 2.0) + 5e4) / b))
+        chunk = b * max(1, int(_FLOPS_BETWEEN_REPORTS / (n * n * (self.k + 2.0) + 5e4) / b))
         out = np.empty((T, self.k + 1))
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
@@ -320,8 +291,7 @@ class SecondOrderState:
     def adopt(self, smaller: "SecondOrderState") -> None:
         """Become a state of fewer features or classes, with nothing known of the others.
 
-        The Helmert basis is nested, so that old coordinates keep their meaning: a new class
-        and a new feature add coordinates on which only the ridge acts, A = diag(A, lam I).
+        The Helmert basis is nested: old coordinates keep their meaning, A = diag(A, lam I).
         """
         k, d = smaller.k, smaller.d
         places = (np.arange(k)[:, None] * self.d + np.arange(d)).ravel()
@@ -330,10 +300,7 @@ class SecondOrderState:
         self.totals[:] = smaller.totals
 
     def discount(self, keep: float) -> None:
-        """Let all examples so far count `keep` times what they did: A' = keep A + (1 - keep) lam I.
-
-        The ridge keeps its full weight, which no update of S alone could do: O(n^3).
-        """
+        """Let all examples count `keep` times: A' = keep A + (1 - keep) lam I, in O(n^3)."""
         n = len(self.S)
         lam = self._lam
         with threads_for(n):
@@ -346,25 +313,24 @@ class SecondOrderState:
         self._forget_context()
 
     def renew(self, feature: int) -> None:
-        """Know nothing of one feature any more, and of the others what was known: O(n).
+        """Know nothing of one feature any more: O(n).
 
-        S is the inverse of the curvature, so that dropping rows and columns of it minimises
-        over the weights of the feature; the new ones have the ridge alone.
+        To drop rows and columns of the inverse curvature minimises over the weights of the feature.
         """
-        for place in range(feature, self.theta.size, self.d):
-            self.S[place, :place] = 0.0
-            self.S[place:, place] = 0.0
-            self.S[place, place] = 1.0 / self._lam
-            self.theta[place] = 0.0
+        for row in range(feature, self.theta.size, self.d):
+            self.S[row, :row] = 0.0
+            self.S[row:, row] = 0.0
+            self.S[row, row] = 1.0 / self._lam
+            self.theta[row] = 0.0
         self._forget_context()
 
-    def packed(self) -> Array:
+    def pack(self) -> Array:
         """Return the lower triangle of S by rows, n(n+1)/2 numbers."""
         lower: Array = self.S[np.tri(len(self.S), dtype=bool)]
         return lower
 
     def restore(self, lower: Array, theta: Array, totals: Array) -> None:
-        """Become the state whose `packed`, `theta` and `totals` these are."""
+        """Become the state whose `pack()`, `theta` and `totals` these are."""
         self.S[np.tri(len(self.S), dtype=bool)] = lower
         self._forget_context()
         self.theta[:] = theta
@@ -374,7 +340,7 @@ class SecondOrderState:
 def _inverse(lower: Array, ridge: float) -> Array:
     """Return the inverse of a positive definite matrix, given by its lower triangle.
 
-    To one that rounding has made indefinite a ridge is added, ten times larger at every try.
+    If rounding has made it indefinite a ridge is added, ten times larger at every try.
     """
     # LAPACK counts by columns: its upper triangle is our lower one.
     factor, failed = dpotrf(lower.T, lower=False)

@@ -9,11 +9,10 @@ W by w (y - p') (Px)', and P by one curvature of all classes, h = w sum_k p'_k (
 
     P <- P - kappa u u',    u = Px,    kappa = h / (1 + h s).
 
-Rounds come in blocks of `BLOCK`, whose boundaries are given by the number of the round. P itself
-changes at the end of a block only, by one product of matrices; within it u is P x less what the
-vectors u of the block take away. So P x of many rows is one product too. It is always one of BLOCK
-rows, filled with zeros where rows are not known yet: the bits do not depend on how rows are
-portioned.
+Rounds come in blocks of `BLOCK`, by the number of the round. P itself changes at the end of a block
+only, by one product of matrices; within it u is P x less what the vectors u of the block take away.
+So P x of many rows is one product too, always of BLOCK rows, with zeros where rows are not known
+yet: the bits do not depend on how rows are portioned.
 
 P is symmetric; its lower triangle by rows is what is kept. The diagonal is kept up to date apart.
 """
@@ -69,10 +68,7 @@ def _bound_shrinkage(diagonal, u, kappa):
 
 @kernel
 def _learn_row(W, U, kappas, diagonal, totals, vectors, u, x, label, soft, weight, predicted):
-    """Learn a row whose P x is in u, as P was when the block began; return its loss.
-
-    What was predicted (K,) is written; vectors is (N_SHARED_VECTORS, K) scratch.
-    """
+    """Learn a row whose P x is in u, as P was when the block began; return its loss."""
     K, position = W.shape[0], int(totals[ROUNDS]) % BLOCK
     z, p, pull, s = vectors[0], vectors[1], vectors[2], vectors[3]
     multiply(W, x, z)

@@ -40,8 +40,7 @@ def helmert(n_classes: int) -> Array:
 def softmax(z, p):
     """Shift z so that its largest entry is 0, write softmax(z) into p, return logsumexp(z).
 
-    Only z modulo constants matters, and without the shift a loss logsumexp(z) - z_y would
-    lose its digits when logits are huge.
+    Without the shift a loss logsumexp(z) - z_y would lose its digits when logits are huge.
     """
     K = z.shape[0]
     top = z[0]
@@ -100,9 +99,9 @@ def expanded_diagonal(C, out):
         for j in range(r + 1, k + 1):
             cross += C[r - 1, j - 1] / math.sqrt(j * (j + 1.0))
         cross /= root
-        own = C[r - 1, r - 1] / (root * root)
-        out[r] = inner - 2.0 * r * cross + r * r * own
-        inner += 2.0 * cross + own
+        diagonal = C[r - 1, r - 1] / (root * root)
+        out[r] = inner - 2.0 * r * cross + r * r * diagonal
+        inner += 2.0 * cross + diagonal
     out[0] = inner
 
 
@@ -157,10 +156,9 @@ _C4, _C3, _C2 = 1 / 24, 1 / 6, 1 / 2
 def exp_all(x, out, powers):
     """Write exp(x) into out, for x at most 0; out may be x. powers is int64 scratch.
 
-    exp x = 2^k exp r with k = round(x / ln 2) and |r| <= ln(2)/2. Every loop is plain arithmetic
-    on contiguous arrays and becomes vector instructions: several times faster than one by one.
-    Within 2 units in the last place; below -700 the result is exp(-700). What a proof rests on
-    calls `math.exp` instead (`evidence`).
+    exp x = 2^k exp r with k = round(x / ln 2) and |r| <= ln(2)/2, in loops that become vector
+    instructions. Within 2 units in the last place; below -700 the result is exp(-700). What a
+    proof rests on calls `math.exp` instead (`evidence`).
     """
     n = x.shape[0]
     scales = carray(address(powers, 0), (n,), np.float64)  # `view` is slow to compile

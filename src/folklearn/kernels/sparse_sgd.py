@@ -55,7 +55,7 @@ def _logits(table, entries, values, words, base, experts, Z):
 
 
 @kernel
-def _squared(values):
+def _sum_squares(values):
     total = 0.0
     for a in range(values.shape[0]):
         total += values[a] * values[a]
@@ -65,7 +65,7 @@ def _squared(values):
 @kernel
 def predict(keys, places, table, experts, weights, indices, values, max_norm, p):
     """Predict one row into p; return False, p untouched, if its norm is unusable."""
-    if not _squared(values) <= max_norm * max_norm:
+    if not _sum_squares(values) <= max_norm * max_norm:
         return False
     E, K = table.shape[1], table.shape[2] - 1
     entries = np.empty(indices.shape[0], np.int64)
@@ -129,12 +129,11 @@ def learn(
     keys, places, columns, count, table, experts, standing, mixture, totals,
     indices, values, words, base, label, soft, weight, max_norm, p,
 ):  # fmt: skip
-    """Predict one row into p and learn it; return its loss.
+    """Predict one row into p and learn it; return its loss, NaN if the norm of the row is unusable.
 
-    NaN, all untouched, if the norm of the row is unusable; there must be room for its columns.
-    The weight is at most 1, unless only the evidence is wanted, where it may be any.
+    There must be room for its columns. The weight is at most 1, unless only evidence is wanted.
     """
-    square = _squared(values)
+    square = _sum_squares(values)
     if not square <= max_norm * max_norm:
         return math.nan
     E, K = table.shape[1], table.shape[2] - 1
@@ -176,10 +175,7 @@ def run(
     keys, places, columns, count, table, experts, standing, mixture, totals,
     indptr, indices, values, words, bases, labels, soft, weights, P,
 ):  # fmt: skip
-    """Predict every row into P and learn it; return how many.
-
-    It ends early where a row might bring more columns than there is room for.
-    """
+    """Predict every row into P and learn it; return how many had room for their columns."""
     nothing = np.empty(0)
     for t in range(P.shape[0]):
         row = slice(indptr[t], indptr[t + 1])

@@ -41,10 +41,7 @@ def _finish_hash(hashed):
 
 @kernel
 def feature_index(text, start, stop, space_start, space_stop, n_features):
-    """Return the column of a name, within a namespace if that is not empty.
-
-    A whole number without a namespace is its own column, as in VW.
-    """
+    """Return the column of a name; a whole number without a namespace is its own, as in VW."""
     if space_start == space_stop and 0 < stop - start <= _MAX_DIGITS:
         number = 0
         for i in range(start, stop):
@@ -134,10 +131,9 @@ def sum_duplicates(indices, values, start, stop):
 
 @kernel
 def _parse_label(text, start, bar, label, tag):
-    """Find the label and the tag in what is before the first bar; return (is plain, weight).
+    """Find the label and the tag in what is before the first bar; return (is plain, weight or NaN).
 
-    The last word is a tag if it touches the bar or begins with an apostrophe. Without a weight
-    that is NaN.
+    The last word is a tag if it touches the bar or begins with an apostrophe.
     """
     label[0] = label[1] = tag[0] = tag[1] = start
     stop = bar
@@ -199,10 +195,7 @@ def _parse_word(text, i, stop):
 def _parse_vw_line(
     text, start, stop, n_features, label, tag, indices, values, at, seen, new, n_new
 ):
-    """Read one line into indices and values from `at` on.
-
-    Return its kind, its weight, where indices and values end, and how many names were new.
-    """
+    """Read one line; return its kind, weight, where its values end, and n_new."""
     i = start
     while i < stop and text[i] == _SPACE:
         i += 1
@@ -248,7 +241,7 @@ def parse_vw_lines(
     """Read lines that end at `ends`; rows that are not plain are left empty.
 
     Names whose place is not in the table `seen` are put there and written to `new` while it has
-    room: the place, and where in the text namespace and name begin and end. Return how many.
+    room, with where namespace and name begin and end. Return how many.
     """
     start, at, n_new = 0, 0, 0
     indptr[0] = 0
@@ -270,8 +263,8 @@ def parse_vw_lines(
 def _find_record_ends(text, delimiter, ends):
     """Write the offsets behind records; return their number, and whether quotes are regular.
 
-    A quote opens a cell if nothing but spaces is before it; two of them within such a cell are
-    one. Regular quotes have nothing before them and nothing behind them in their cell.
+    A quote opens a cell if nothing but spaces is before it. Regular quotes have nothing before them
+    and nothing behind them in their cell.
     """
     n_ends, regular = 0, True
     position, is_spaced = _START, False

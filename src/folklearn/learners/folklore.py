@@ -187,7 +187,7 @@ class SecondOrderLearner(Learner):
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state
-        return {"S": state.packed(), "theta": state.theta, "totals": state.totals}
+        return {"S": state.pack(), "theta": state.theta, "totals": state.totals}
 
     def _restore(self, record: Record) -> None:
         self._first_classes = record.count("first_classes", 2)

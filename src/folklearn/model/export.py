@@ -14,7 +14,6 @@ from folklearn import __version__
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import scaling
-from folklearn.kernels import terms as kinds
 from folklearn.kernels.simplex import helmert
 from folklearn.learners.folklore import SecondOrderLearner
 from folklearn.model import roles as known_roles
@@ -326,15 +325,15 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet, errors: Array
         q, r = terms.numbers[start:stop].T
         x, y = graph.add("Gather", X, i, axis=1), graph.add("Gather", X, j, axis=1)
         kind = terms.kinds[start]
-        if kind == kinds.PRODUCT:
+        if kind == scaling.PRODUCT:
             factors = (graph.add("Gather", scores, places, axis=1) for places in (i, j))
             value = graph.add("Mul", *factors)
-        elif kind == kinds.HINGE:
+        elif kind == scaling.HINGE:
             slope = graph.add("Mul", graph.add("Sub", x, q), r)
-            value = graph.add("Min", graph.add("Max", slope, 0.0), kinds._HIGHEST_HINGE)
+            value = graph.add("Min", graph.add("Max", slope, 0.0), scaling._HIGHEST_HINGE)
         else:
             is_above = graph.add("Greater", x, q + errors[i])
-            if kind == kinds.CROSS:
+            if kind == scaling.CROSS:
                 is_above = graph.add("And", is_above, graph.add("Greater", y, r + errors[j]))
             value = graph.to_numbers(is_above)
         is_missing = graph.add("Or", graph.add("IsNaN", x), graph.add("IsNaN", y))
@@ -347,13 +346,13 @@ def _add_terms(graph: _Graph, X: str, scores: str, terms: TermSet, errors: Array
 
 
 def _add_scaled_terms(graph: _Graph, values: str, scaler: TermScaler) -> str:
-    """Return terms scaled as `kernels.terms.scale_terms` does those of the row that comes next."""
+    """Return terms scaled as `kernels.scaling.scale_terms` does those of the next row."""
     count, mean, squares = scaler._term_moments
     n = count + 1.0
     away = graph.add("Sub", values, mean)
     left = graph.add("Sub", values, graph.add("Add", graph.add("Div", away, n), mean))
     sums = graph.add("Add", graph.add("Mul", away, left), squares)
-    score = _add_score(graph, left, graph.add("Div", sums, n), kinds._LARGEST_SCORE)
+    score = _add_score(graph, left, graph.add("Div", sums, n), scaling._LARGEST_SCORE)
     scaled = graph.add("Mul", score, scaler._factors)
     return graph.add("Where", graph.add("IsNaN", values), 0.0, scaled)
 

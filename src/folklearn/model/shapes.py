@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.kernels.terms import HINGE, STEP
+from folklearn.kernels.scaling import HINGE, STEP
 from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.encoder import Key, TableEncoder
 from folklearn.model.pipeline import OnlinePipeline

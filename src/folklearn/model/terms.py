@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
-from folklearn.kernels.terms import (
+from folklearn.kernels.scaling import (
     CROSS,
     HINGE,
     N_TERM_MOMENTS,
@@ -57,7 +57,7 @@ class TermSet(Serializable):
     Parameters
     ----------
     n_columns : number of columns d of the rows.
-    kinds, columns, numbers : (n,), (n, 2), (n, 2): see `folklearn.kernels.terms`.
+    kinds, columns, numbers : (n,), (n, 2), (n, 2): see `folklearn.kernels.scaling`.
     frequencies, phases : (m, d), (m,) of the waves.
     """
 
