@@ -390,14 +390,14 @@ class Rows(NamedTuple):
             batches.append(cls(X, *columns, Y, np.concatenate(counts)))
         return batches
 
-    def dense_parts(self) -> Iterator[tuple[slice, Self]]:
+    def dense_parts(self) -> Iterator[Self]:
         """Yield these examples with dense X: all of them, or of sparse ones a batch at a time."""
         if not isinstance(self.X, SparseRows):
-            yield slice(0, len(self.X)), self
+            yield self
             return
         for batch in self.X.dense_parts():
             rows = self.of(batch)
-            yield batch, rows._replace(X=rows.X.dense())
+            yield rows._replace(X=rows.X.dense())
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
         """Return everything but the norms as arrays by name."""

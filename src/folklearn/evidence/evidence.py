@@ -166,7 +166,7 @@ class Evidence(LowerBound):
             self._flush()
 
     def _add(self, rows: Rows) -> None:
-        for _, (X, _, labels, soft, weights) in rows.dense_parts():
+        for X, _, labels, soft, weights in rows.dense_parts():
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
             if len(X) >= SETTLED_ROWS:
                 self._flush()

@@ -249,8 +249,7 @@ class LocalPasses(Passes):
         kept: list[tuple[int, DeviceRows]] = []
         room, first = device.bytes_free() / 2, 0
         for rows in self._batches():
-            for _, dense in rows.dense_parts():
-                X, _, *targets = dense
+            for X, _, *targets in rows.dense_parts():
                 for batch in DeviceRows.batches_of(device, n_classes, X, *targets):
                     room -= batch.n_bytes
                     if room >= 0.0:
@@ -315,7 +314,7 @@ class Expansion:
         """Return the expansion of the rows of a chunk."""
         expansion = cls(W)
         for rows in chunk.batches:
-            for _, dense in rows.dense_parts():
+            for dense in rows.dense_parts():
                 expansion._add(dense)
         return expansion
 

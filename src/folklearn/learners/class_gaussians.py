@@ -38,13 +38,11 @@ class ClassGaussians(FirstOrderCertified):
 
     Time O(d^2 K) and memory 4 d^2 K bytes.
 
-    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``, whatever the learner does. It is evidence of first order
-    (docs/theory/large-problems.md): looser than that of `Leader`.
+    Guarantee: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``, of first order (docs/theory/large-problems.md).
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive. The default is for many classes with
         few rows each; where rows per class are hundreds, .003 is better.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
@@ -135,14 +133,12 @@ class ClassGaussians(FirstOrderCertified):
 
     @property
     def loss(self) -> float:
-        """The total (weighted) loss so far."""
         return float(self._totals[kernels.LOSS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return int(8 * n_classes * (n_products(n_features) + 2 * n_features))
 
     def coef(self) -> Array:
-        """Return the mean weights W (K, d) that the next prediction uses."""
         return np.ascontiguousarray(self._W.T)
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:

@@ -28,8 +28,8 @@ _DEFAULT_NORM = 10.0  # of models that `certificate_at_norm` is about
 class SecondOrderLearner(Learner):
     """Rounds on the state S = A^-1, theta = A^-1 g of a sum of quadratic surrogates.
 
-    FOLKLORE, AIOLI, GAF and Laplace differ in their rule of prediction and their constants: they
-    validate their parameters, then call `_start`. A round, in `kernels.second_order`:
+    FOLKLORE, AIOLI, GAF and Laplace differ in their rule of prediction and their constants. A
+    round, in `kernels.second_order`:
 
         P, C, q = context_stats(S, theta, x)    S(I (x) x), (I (x) x)'P and (I (x) x)'theta
         p = predict_from_state(C, q)            the rule, of K numbers
@@ -119,27 +119,20 @@ class SecondOrderLearner(Learner):
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`.
-
-        It knows exactly what one that had all features at the start would know; past rounds
-        remain rounds among fewer classes. Costs one copy of the state.
-        """
         larger = self._larger(n_features, n_classes)
         larger._state.adopt(self._state)
         larger._first_classes = self._first_classes
         return larger
 
     def renew(self, feature: int) -> None:
-        """Forget one feature, which means something else from now on; the others stay known.
+        """Forget one feature, which means something else from now on, in O(n).
 
-        The certificate then covers models whose weights of this feature change now, and is dearer
-        by lam K B^2. Costs O(n).
+        The certificate then covers models whose weights of it change now, and is dearer.
         """
         self._state.renew(feature)
         self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2
 
     def coef(self) -> Array:
-        """Return the mean weights (K, d) of the current state; its columns sum to zero."""
         return self._state.mean()
 
     def _explicit_rule(self) -> tuple[Array, float] | None:
@@ -198,10 +191,9 @@ class SecondOrderLearner(Learner):
 class Folklore(SecondOrderLearner):
     r"""Online multiclass logistic regression with logarithmic regret and a live certificate.
 
-    Use it on any stream of labelled examples: no learning rate, each example is learned
-    once, and `certificate` says at every moment how much better any linear model of row
-    norm at most B could have done in hindsight. Prefer a first-order method when the state
-    of ((K-1) d)^2 numbers does not fit in memory.
+    Use it on any stream of labelled examples whose state of ((K-1) d)^2 numbers fits in memory: no
+    learning rate, and `certificate` says at every moment how much better any linear model of row
+    norm at most B could have done in hindsight.
 
     Follow the regularised leader on quadratic lower bounds of the loss, with the improper
     regulariser :math:`\phi_t` that minimises the worst case over the label to come:
@@ -224,18 +216,15 @@ class Folklore(SecondOrderLearner):
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the linear models to compete with, positive. With contexts of
         norm about 1, 10 is a good start; a larger B trusts the data faster.
     R : rough bound on the norm of x; it only sets the default ``lam``.
     lam : ridge :math:`\lambda`, positive; by default 2R/B.
-    gamma : curvature :math:`\gamma`, positive. By default the largest constant that is
-        valid in each round. A number is used as given, and the certificate becomes invalid
-        once a round's valid constant is below it.
-    memory : rounds after which an example counts 1/e of what it did, at least 1, for streams
-        that drift; by default none is forgotten. Examples lose weight ten times within one memory,
-        at O(n^3) each, n = (K-1) d: keep it well above n. A learner that forgets has neither
-        certificate nor regret bound.
+    gamma : curvature :math:`\gamma`, positive; by default the largest that is valid in each round.
+        A larger number makes the certificate invalid.
+    memory : rounds after which an example counts 1/e, at least 1, for streams that drift, or None.
+        Examples lose weight ten times within one memory, at O(n^3) each, n = (K-1) d: keep it
+        well above n. A learner that forgets has neither certificate nor regret bound.
 
     Examples
     --------

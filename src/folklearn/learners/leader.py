@@ -1,8 +1,4 @@
-"""Leaders: the modes of ridges over everything seen, for many ridges at the price of one.
-
-`ExpertLearner` is what `Leader` and `auto` share: a panel of experts in one mixture, and its
-evidence.
-"""
+"""Leaders: the modes of ridges over everything seen, for many ridges at the price of one."""
 
 import copy
 from collections.abc import Sequence
@@ -24,7 +20,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting, Tracker
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
-from folklearn.learners.base import LeadingModel, Learner
+from folklearn.learners.base import FixedLearner, LeadingModel, Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -37,7 +33,7 @@ _NO_FOLKLORE: Array = np.empty(0)  # in place of what Folklore predicts
 
 
 class Expert(NamedTuple):
-    """One expert of a panel: what it is, its total loss, its weight in the mixture."""
+    """One expert of a panel, its total loss and its weight in the mixture."""
 
     name: str
     loss: float
@@ -45,13 +41,12 @@ class Expert(NamedTuple):
 
 
 class ExpertLearner(Learner):
-    """Rounds of a panel; a learner validates its parameters, then calls `_start`.
+    """A panel of experts in one mixture, and its evidence: what `Leader` and `auto` share.
 
     A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
     losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
-    of evidence. When something is due (`_settle`) rows enter the sums, leaders are refreshed from
-    them by Newton steps, room for rows is made, and experts retire. What all rows prove about
-    linear models is collected apart, in `Evidence`.
+    of evidence. When something is due, `_settle` does it. What all rows prove about linear models
+    is collected apart, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -299,7 +294,7 @@ class ExpertLearner(Learner):
         return "no evidence was collected: construct the learner with certify=True"
 
     def curvature(self) -> Array:
-        """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
+        """Return the sums (K, d, d) of w p_i (1 - p_i) xx' over all rounds, by class."""
         state = self._whole_state()
         kept = slice(int(state.plan[panel.N_KEPT]))
         rows = (state[f"kept_{axis}"][kept] for axis in ("x", "y", "w"))
@@ -314,7 +309,6 @@ class ExpertLearner(Learner):
         return classes
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return the certificate for every linear model, or for one W (K, d)."""
         if self._evidence is not None:
             return self._evidence.certificate(self.loss, W)
         return replace(super().certificate(W), loss=self.loss, reason=self._why_unproven())
@@ -372,7 +366,7 @@ class ExpertLearner(Learner):
             raise record.error("has a panel that does not fit its sizes")
 
 
-class FixedExperts(ExpertLearner):
+class FixedExperts(FixedLearner, ExpertLearner):
     """An `ExpertLearner` that only predicts: its linear models, without sums and rows."""
 
     PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R", "max_weight")
@@ -420,12 +414,6 @@ class FixedExperts(ExpertLearner):
     def _expert_names(self) -> list[str]:
         return self.names
 
-    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        raise InvalidInputError("a copy that was made to predict cannot learn")
-
-    def _run_chunk(self, rows: Rows, P: Array) -> None:
-        raise InvalidInputError("a copy that was made to predict cannot learn")
-
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
         raise InvalidInputError("a copy that was made to predict cannot grow")
 
@@ -440,10 +428,10 @@ class Leader(ExpertLearner):
         W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_{\text{kept } s} \ell_s(W)
         + \hat E_{1/2}(W)
 
-    The first rows are kept, with their true loss; every later one is replaced by its quadratic
-    at the model of the best ridge so far. All ridges share the one sum of these, and are mixed
-    by their losses (Bayes). Modes are refreshed after every twentieth more of rounds (tenth,
-    later, and for many unknowns), by two damped Newton steps: O(ln T) refreshes.
+    The first rows are kept, with their true loss; later ones are replaced by quadratics at the
+    model of the best ridge so far, whose one sum all ridges share. Ridges are mixed by their losses
+    (Bayes). Modes are refreshed after every twentieth more of rounds (tenth, later, and for many
+    unknowns), by two damped Newton steps.
 
     Time (K d)^2 flops a round and O((K d)^3) a refresh; memory 4 (K d)^2 bytes and the kept rows,
     and as much again for `Evidence`.
@@ -453,12 +441,11 @@ class Leader(ExpertLearner):
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     ridges : :math:`\lambda` of every leader, positive, for contexts of norm R.
     R : typical norm of x, positive; ridges are multiplied by R^2.
     kept : rows that keep their true loss, at least 1.
-    memory : rounds after which a row counts 1/e, at least 1; a learner that forgets collects no
-        evidence. By default none is forgotten.
+    memory : rounds after which a row counts 1/e, at least 1, or None; a learner that forgets
+        collects no evidence.
     max_weight : largest sample weight that will occur, positive.
     certify : collect evidence about all linear models, C = 1 (`Evidence`), for `certificate`.
     device : where the sums are and leaders are refreshed: "cpu", the default, or a device of

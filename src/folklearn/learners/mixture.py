@@ -40,7 +40,7 @@ class Mixture(Learner):
     r"""Mixture of learners: as good as the best of them, up to ln N nats in total.
 
     Use it when the right B, ridge or even algorithm is not known; `auto` builds a good one.
-    With ``share`` it follows the best expert of the moment: use that on streams that change.
+    With ``share`` it follows the best expert of the moment, on streams that change.
 
     .. math:: p_t = \sum_i \pi_i p_t^{(i)}, \qquad
         \pi_i \leftarrow (1 - a_t)\, \frac{\pi_i\, e^{-w_t \ell_t^{(i)} / w_{\max}}}{\sum_j
@@ -54,14 +54,12 @@ class Mixture(Learner):
     loss :math:`\le \min_i L^{(i)} + w_{\max} \ln N`, :math:`L^{(i)}` the weighted loss of
     expert i. With ``share``, :math:`\min_i L^{(i)} + w_{\max} (\ln N + \ln T)`, and at most
     :math:`w_{\max} ((m+1) \ln N + \sum_i \ln t_i + \ln T)` more than every sequence of experts
-    with m switches, :math:`t_i` the last round of the old expert. With ``retire``, the default,
-    this holds against the survivors, and against a retired expert, or one that `grown` leaves
-    behind, up to its retirement: what it would have done later may be better by any amount.
+    with m switches, :math:`t_i` the last round of the old expert. Against an expert that has
+    retired, or that `grown` left behind for want of memory, this holds up to then.
 
     Parameters
     ----------
-    experts : learners with equal n_features and n_classes that have learned nothing, each
-        listed once; the mixture takes them over.
+    experts : learners of equal sizes that have learned nothing, each listed once.
     share : let every round give each expert a share of all weights.
     retire : at rounds 1024, 2048, ..., stop experts that are more than 50 nats (20 from round 4096
         on) behind the best, lost more than it in the last half of the rounds, are not catching
@@ -276,28 +274,20 @@ class Mixture(Learner):
         self._find_survivors()
 
     def _best_offer(self, W: ArrayLike | None = None) -> tuple[int, Certificate] | None:
-        """Return which survivor proves most about all linear models, or about W, and what.
-
-        A bound for every model, with its penalty, goes before one for a norm, and that for the
-        largest norm before others: only bounds of one kind are compared.
-        """
+        """Return which survivor proves most about all linear models, or about W, and what."""
         longest = 0.0
         if W is not None:
             W = validation.model("W", W, self.n_classes, self.n_features)
             longest = validation.longest_row(W) / (1.0 + 1e-9)
-        offers = [
-            (i, expert.certificate(W))
-            for i, expert in enumerate(self._survivors)
-            if longest <= expert.B
-        ]
-        able = [offer for offer in offers if offer[1].valid]
-        return max(able, key=lambda offer: _rank(offer[1], W is None), default=None)
+        experts = [(i, expert) for i, expert in enumerate(self._survivors) if longest <= expert.B]
+        offers = [(i, expert.certificate(W)) for i, expert in experts]
+        valid = [offer for offer in offers if offer[1].valid]
+        return max(valid, key=lambda offer: _rank(offer[1], W is None), default=None)
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return the best certificate of the surviving certified experts, for the mixture.
+        """Return the best certificate of the survivors: it holds for the mixture too.
 
-        What an expert proves about the loss of other models holds for the mixture too: for every
-        linear model, or for those of the largest B if no expert has such a proof, or for one W.
+        It is about every linear model, or those of the largest B if none is, or about one W.
         """
         best, loss = self._best_offer(W), float(self._totals[_LOSS])
         if best is None:
@@ -308,7 +298,6 @@ class Mixture(Learner):
         return proven if W is None else replace(proven, B=None)
 
     def coef(self) -> Array:
-        """Return the weights (K, d) of the surviving expert with the least loss so far."""
         best = int(np.argmin(self._losses[self._alive]))
         return self._survivors[best].coef()
 
@@ -332,19 +321,13 @@ class Mixture(Learner):
         return all(expert.can_grow for expert in self.experts)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a mixture of grown experts, see `Learner.grown`.
-
-        Experts that would not fit in the memory of this machine are left behind, if others do.
-        """
         sizes = self._larger_sizes(n_features, n_classes)
         words = {word: self._word(word) for word in self.PARAMS}
         room = _MAX_MEMORY_SHARE * utils.bytes_present() / len(self.experts)
-        all_experts = range(len(self.experts))
-        larger_sizes = [self._sizes_of(expert, **sizes) for expert in self.experts]
-        fit = [
-            i for i in all_experts if self.experts[i].expected_bytes(**larger_sizes[i]) <= room
-        ] or list(all_experts)
-        experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
+        sized = [(expert, self._sizes_of(expert, **sizes)) for expert in self.experts]
+        fit = [i for i, (expert, size) in enumerate(sized) if expert.expected_bytes(**size) <= room]
+        fit = fit or list(range(len(sized)))  # those that would not fit are left behind
+        experts = [expert.grown(**size) for expert, size in (sized[i] for i in fit)]
         larger = self._construct(experts=experts, **words)
         for name, array in larger._parts().items():
             array[:] = self._parts()[name] if name == "totals" else self._parts()[name][fit]
@@ -368,7 +351,8 @@ class Mixture(Learner):
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
-    """Return what certificates are compared by: their kind, then their bound."""
+    # A bound for every model, with its penalty, goes before one for a norm, and that for the
+    # largest norm before others: only bounds of one kind are compared.
     B = (proven.B or 0.0) if is_about_all else 0.0
     return proven.C is not None, B, proven.best_linear_at_least
 

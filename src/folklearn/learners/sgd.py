@@ -46,9 +46,8 @@ class Ogd(ProperLearner):
         \qquad V_t = \sum_{s \le t} w_s^2, \quad G = \sqrt 2 R, \quad D = 2B\sqrt K
 
     with :math:`p_t = \mathrm{softmax}(W_t x_t)`, :math:`W_1 = 0` and :math:`\Pi` shortening
-    every row to norm B. The step is the usual :math:`D/(G\sqrt t)` when all weights are 1;
-    with weights, :math:`V_t` takes the place of t, so that a round of weight 0 is no round,
-    and multiplying all weights by a constant changes nothing.
+    every row to norm B. With weights, :math:`V_t` takes the place of t, so that multiplying all of
+    them by a constant changes nothing.
 
     Time O(d K) and memory 8 d K bytes per round.
 
@@ -58,7 +57,6 @@ class Ogd(ProperLearner):
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the weights and of the models to compete with, positive.
     R : bound on the norm of x. Longer contexts are learned all the same, without guarantee.
     rate : a constant step in place of :math:`D/(G\sqrt{V_t})`, which tracks a drifting stream

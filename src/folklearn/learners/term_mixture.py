@@ -33,11 +33,8 @@ class TermMixture(Mixture):
     A context has the terms first, then the columns. The learner of lines sees the columns, the
     Gaussians, at four ridges and two leaks, everything. So terms that do not help cost little: the
     loss is at most that of the lines plus :math:`w_{\max}(\ln 7 + \ln T)`, from the round on at
-    which the mixture begins and as long as the lines have not retired; see `Mixture`. What has
-    retired is not kept.
-
-    Time and memory are the sums of the experts'. `folklearn.Model` makes it when terms open, of a
-    learner of lines that goes on.
+    which the mixture begins and as long as the lines have not retired. What has retired is not
+    kept. `folklearn.Model` makes it when terms open, of a learner of lines that goes on.
 
     Parameters
     ----------
@@ -57,19 +54,13 @@ class TermMixture(Mixture):
         retire: bool = True,
         max_weight: float = 1.0,
     ) -> None:
-        self._start(experts, share, retire, max_weight, n_terms)
-
-    def _start(
-        self,
-        experts: Sequence[Learner],
-        share: bool,
-        retire: bool,
-        max_weight: float,
-        n_terms: int = 1,
-    ) -> None:
         self.n_terms = validation.count("n_terms", n_terms, 1)
-        super()._start(experts, share, retire, max_weight)
+        self._start(experts, share, retire, max_weight)
         self._shape = (self.n_terms + self.n_features,)
+
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        return cls(**words)
 
     @classmethod
     def of_lines(cls, lines: Learner, n_terms: int) -> Self:
@@ -84,7 +75,6 @@ class TermMixture(Mixture):
 
     @property
     def lines(self) -> Learner | None:
-        """The learner of lines, None if it has retired."""
         return None if isinstance(self.experts[0], SharedGaussian) else self.experts[0]
 
     @property
@@ -166,10 +156,7 @@ class TermMixture(Mixture):
         return Learner.certificate(self)
 
     def coef(self) -> Array:
-        """Return the weights (K, d) of the columns: of the lines, or of the best other expert."""
-        if self.lines is not None:
-            return self.lines.coef()
-        return super().coef()[:, self.n_terms :]
+        return super().coef()[:, self.n_terms :] if self.lines is None else self.lines.coef()
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
         leading, start = [], 0
