@@ -15,8 +15,15 @@ from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
-from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
-from folklearn.evidence.waiting_rows import IncomingRows, PenalisedSum, WaitingRows, compute_logits
+from folklearn.evidence.points import (
+    ExpansionPoint,
+    IncomingRows,
+    PenalisedSum,
+    WaitingRows,
+    choose_curvatures,
+    compute_logits,
+    entropies,
+)
 from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.evidence import bounds
 from folklearn.evidence.certificate import Certificate, scope_of_growth
 from folklearn.kernels import prediction_rules as rules
+from folklearn.kernels.curvature import gamma_star_below
 from folklearn.kernels.second_order import predict_round, update_round
 from folklearn.kernels.second_order_state import SecondOrderState
 from folklearn.learners.base import Learner
@@ -211,8 +211,7 @@ class Folklore(SecondOrderLearner):
 
     Guarantee, for every stream, hard or soft labels, any ``lam`` and any R: regret against
     every W of row norm at most B is at most ``certificate().regret_bound``. For unit weights
-    and contexts of norm at most R that is at most `folklearn.evidence.bounds.folklore`, which is
-    O((BR + ln K) d K ln T).
+    and contexts of norm at most R that is at most `regret_bound`, O((BR + ln K) d K ln T).
 
     Parameters
     ----------
@@ -263,12 +262,25 @@ class Folklore(SecondOrderLearner):
         self._start(gamma=self.gamma)
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
-        if self.memory is not None:
+        r"""Return a bound on the regret after `n_rounds` for unit weights and :math:`|x|\le R`.
+
+        .. math::
+            \lambda K B^2 + \frac14 \left(\frac1{\gamma_{\min}} + \frac{R^2}{4\lambda}\right)
+            (K-1) d \ln\left(1 + \frac{\gamma_{\max} T R^2}{\lambda K d}\right)
+
+        The curvature of a round lies between :math:`\gamma_{\min} = \gamma^*(2BR + \ln(K-1))`
+        and :math:`\gamma_{\max} = 1/2`; a given ``gamma``, which must be at most the former, is
+        both. The paper's Theorem 1 has a curvature that is too large and drops a factor 1/4.
+        """
+        T, d, K = validation.count("n_rounds", n_rounds, 0), self.n_features, self.n_classes
+        B, R, lam = self.B, self.R, self.lam
+        least, most = float(gamma_star_below(2.0 * B * R + math.log(K - 1))), 0.5
+        if self.memory is not None or (self.gamma is not None and self.gamma > least):
             return math.inf
-        return bounds.folklore(
-            n_rounds, **self._sizes, B=self.B, R=self.R, lam=self.lam, gamma=self.gamma
-        )
+        if self.gamma is not None:
+            least = most = self.gamma
+        growth = math.log1p(most * T * R**2 / (lam * K * d))
+        return lam * K * B**2 + 0.25 * (1.0 / least + R**2 / (4.0 * lam)) * (K - 1) * d * growth
 
 
 def certificate_at_norm(learner: Learner, B: float | None = None) -> Certificate:

@@ -7,7 +7,6 @@ import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.evidence import bounds
 from folklearn.kernels.linear_models import N_OGD_TOTALS, ogd_round, ogd_rounds
 from folklearn.learners.base import LinearLearner
 from folklearn.validation import Rows
@@ -53,7 +52,7 @@ class Ogd(ProperLearner):
 
     Guarantee, for every stream with :math:`|x_t| \le R`, hard or soft labels and any weights:
     regret against every W of row norm at most B is at most
-    :math:`1.5\, G D \sqrt{\sum_t w_t^2}` (`folklearn.evidence.bounds.ogd` for unit weights).
+    :math:`1.5\, G D \sqrt{\sum_t w_t^2}`.
 
     Parameters
     ----------
@@ -123,7 +122,12 @@ class Ogd(ProperLearner):
         return larger
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        r"""Return :math:`1.5\, G D \sqrt T`, for unit weights and :math:`|x|\le R`.
+
+        A constant rate has no such guarantee. Derived in docs/theory/baselines.md.
+        """
+        T = validation.count("n_rounds", n_rounds, 0)
         if self.rate is not None:
-            return math.inf  # a constant rate has no such guarantee
-        return bounds.ogd(n_rounds, **self._sizes, B=self.B, R=self.R)
+            return math.inf
+        root_K, root_T = math.sqrt(self.n_classes), math.sqrt(T)
+        return 1.5 * math.sqrt(2.0) * self.R * 2.0 * self.B * root_K * root_T
