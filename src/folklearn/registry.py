@@ -81,10 +81,10 @@ _MODULES = {
     "service.archive": "Archive",
     "service.client": "Client",
 }
-_MARKED = [(f"folklearn.{home}", name) for home, names in _MODULES.items() for name in names.split()]
-HOMES = {name.rstrip("*+"): home for home, name in _MARKED}
-SAVED = {name.rstrip("*+") for _, name in _MARKED if "*" in name}
-PUBLIC = [name.rstrip("*+") for _, name in _MARKED if "+" in name]
+_MARKED = {name: f"folklearn.{home}" for home, names in _MODULES.items() for name in names.split()}
+HOMES = {name.rstrip("*+"): home for name, home in _MARKED.items()}
+SAVED = {name.rstrip("*+") for name in _MARKED if "*" in name}
+PUBLIC = [name.rstrip("*+") for name in _MARKED if "+" in name]
 # Modules and packages that `folklearn` loads by name.
 PACKAGES = (
     "adapters", "bandits", "baselines", "batch", "boosting", "errors", "evaluate", "evidence",

@@ -42,15 +42,12 @@ class Certificate:
     models: str = "the features as given"
 
     def __post_init__(self) -> None:
-        if self.valid and not self._is_finite():
+        if self.valid and not (math.isfinite(self.loss) and math.isfinite(self.regret_bound)):
             object.__setattr__(self, "valid", False)
             reason = f"the loss is {self.loss:g} and the regret bound {self.regret_bound:g}"
             object.__setattr__(self, "reason", reason)
         if not self.valid:
             object.__setattr__(self, "regret_bound", math.inf)
-
-    def _is_finite(self) -> bool:
-        return math.isfinite(self.loss) and math.isfinite(self.regret_bound)
 
     def __repr__(self) -> str:
         if not self.valid:
@@ -63,12 +60,8 @@ class Certificate:
         )
 
     @property
-    def _is_about_one(self) -> bool:
-        return self.C is None and self.B is None
-
-    @property
     def _every(self) -> str:
-        return "the given" if self._is_about_one else "every fixed"
+        return "the given" if self.C is None and self.B is None else "every fixed"
 
     @property
     def _one_model(self) -> str:
@@ -88,9 +81,8 @@ class Certificate:
         return self.loss - self.regret_bound if self.valid else -math.inf
 
     def at_norm(self, norm: float) -> float:
-        """Return a lower bound on the total loss of models whose weights have at most this norm.
+        """Return a lower bound on the total loss, without penalty, of models of Frobenius norm up to `norm`.
 
-        Without a penalty; the norm is that of all weights together, the root of their squares.
         0 if this certificate does not cover them all.
         """
         if self.C is None and not (self.B is not None and norm <= self.B):
@@ -100,15 +92,11 @@ class Certificate:
     @property
     def bound_name(self) -> str:
         """A name for the lower bound, which says what it is about."""
-        if self.B is not None:
-            return f"lower bound for linear models of norm up to {round_down(self.B)}"
-        return "lower bound for linear models with their penalty"
+        with_what = "with their penalty" if self.B is None else f"of norm up to {round_down(self.B)}"
+        return f"lower bound for linear models {with_what}"
 
     def in_words(self, weight: float | None = None) -> str:
-        """Return what is proven in one sentence, which names the models that it is about.
-
-        Averages are over the total weight, the number of rounds if None.
-        """
+        """Return in a sentence what is proven; averages are over `weight`, or the rounds."""
         if not self.valid:
             return f"There is no lower bound: {self.reason}."
         n = self.n_rounds if weight is None else weight
@@ -125,16 +113,13 @@ class Certificate:
             "before its label was known"
         )
         if self.regret_bound > 0.0:
-            none = "it is not" if self._is_about_one else "none of them is"
+            none = "it is not" if self._every == "the given" else "none of them is"
             gain = round_up(self.regret_bound / n)
             words += f", so that {none} better by more than {gain}{self._penalty_counted}"
         return f"{words}."
 
     def in_full(self, weight: float | None = None, unit: str = "round") -> str:
-        """Return what is proven, and no more, with all of its terms.
-
-        Averages are over the total weight in this unit, the number of rounds if None.
-        """
+        """Return what is proven, and no more, with all of its terms; averages as `in_words`."""
         if not self.valid:
             return f"There is no certificate: {self.reason}."
         n = self.n_rounds if weight is None else weight
@@ -155,20 +140,15 @@ class Certificate:
         return f"{text} Scope: {self.scope}." if self.scope else text
 
 
-def round_down(value: float) -> str:
+def round_down(value: float, direction: str = ROUND_FLOOR) -> str:
     """Return four digits of a number, rounded down: what is at least that remains so."""
-    return _round_towards(value, ROUND_FLOOR)
+    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
+    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"
 
 
 def round_up(value: float) -> str:
     """Return four digits of a number, rounded up: what is at most that remains so."""
-    return _round_towards(value, ROUND_CEILING)
-
-
-def _round_towards(value: float, direction: str) -> str:
-    """Round to four digits in the direction that keeps a claim true."""
-    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
-    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"
+    return round_down(value, ROUND_CEILING)
 
 
 def scope_of_growth(first: int, n_classes: int) -> str:

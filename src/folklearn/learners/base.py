@@ -278,7 +278,7 @@ class Learner(Serializable, ABC):
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
         """Return the linear model of largest weight, by default of its own weights."""
-        name, share = type(self).__name__, 1.0 if weights is None else float(weights[0])
+        (name,), share = self._expert_names(), 1.0 if weights is None else float(weights[0])
         no_bias = np.zeros(self.n_classes)
         return LeadingModel(name, share, np.arange(len(x)), x, self.coef(), no_bias)
 

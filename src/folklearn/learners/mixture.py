@@ -115,7 +115,7 @@ class Mixture(Learner):
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
             check_is_learner(f"expert {i}", expert)
-        sizes = {(self._n_features_of(e), e.n_classes) for e in self.experts}
+        sizes = {(e.n_features - self._n_terms_of(e), e.n_classes) for e in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(
                 f"the experts of a mixture must have equal n_features and n_classes, got {sizes}"
@@ -135,8 +135,9 @@ class Mixture(Learner):
         self._totals: Array = np.zeros(_N_TOTALS)
         self._find_survivors()
 
-    def _n_features_of(self, expert: Learner) -> int:
-        return expert.n_features
+    def _n_terms_of(self, expert: Learner) -> int:
+        """Return how many terms an expert sees in front of the columns, see `TermMixture`."""
+        return 0
 
     def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
         """Yield survivors with what each sees of contexts (T, d), or of one (d,), and the norms."""
@@ -191,19 +192,32 @@ class Mixture(Learner):
         P = [expert._predict_rows(*seen) for expert, *seen in self._views(X, norms)]
         return _mix(np.array(P), self._weights[self._alive, None])
 
+    def _names_of(self, expert: Learner) -> list[str]:
+        return [f"{self.experts.index(expert)}: {type(expert).__name__}"]
+
     def _expert_names(self) -> list[str]:
-        return [f"{i}: {type(self.experts[i]).__name__}" for i in self._alive]
+        return [name for expert in self._survivors for name in self._names_of(expert)]
 
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
         return np.array([e._predict_rows(*seen) for e, *seen in self._views(X, norms)])
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
-        shares = self._weights[self._alive] if weights is None else weights
         return [
             (share * share_within, model)
-            for expert, share in zip(self._survivors, shares.tolist(), strict=True)
-            for share_within, model in expert._mixed_models()
+            for expert, share, within in self._shares(weights)
+            for share_within, model in expert._mixed_models(within)
         ]
+
+    def _shares(self, weights: Array | None) -> Iterator[tuple[Learner, float, Array | None]]:
+        """Yield survivors with their shares, or 1 and those within them, by weights of all names.
+
+        By default the shares are the weights of this mixture.
+        """
+        names = [1 if weights is None else len(self._names_of(e)) for e in self._survivors]
+        weights = self._weights[self._alive] if weights is None else weights
+        for expert, n in zip(self._survivors, names, strict=True):
+            yield (expert, 1.0, weights[:n]) if n > 1 else (expert, float(weights[0]), None)
+            weights = weights[n:]
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         views = list(self._views(x))
@@ -302,11 +316,13 @@ class Mixture(Learner):
         return self._survivors[best].coef()
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
-        weights = self._weights[self._alive] if weights is None else weights
-        best = int(np.argmax(weights))
-        expert, seen, _ = list(self._views(x))[best]
-        leading = expert._leading_model(seen)
-        return leading._replace(share=float(weights[best]) * leading.share)
+        leading = []
+        for (expert, seen, _), shares in zip(self._views(x), self._shares(weights), strict=True):
+            _, share, within = shares
+            model = expert._leading_model(seen, within)
+            columns = model.columns + (len(x) - len(seen))  # behind the terms, if it sees none
+            leading.append(model._replace(share=share * model.share, columns=columns))
+        return max(leading, key=lambda model: model.share)
 
     @property
     def n_bytes(self) -> int:
@@ -347,7 +363,7 @@ class Mixture(Learner):
             expert._release_rows()
 
     def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
-        return {"n_features": n_features, "n_classes": n_classes}
+        return {"n_features": self._n_terms_of(expert) + n_features, "n_classes": n_classes}
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:

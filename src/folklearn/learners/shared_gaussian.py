@@ -106,6 +106,9 @@ class SharedGaussian(LinearLearner):
             self._prior, self._keep, self._vectors,
         )  # fmt: skip
 
+    def _expert_names(self) -> list[str]:
+        return [f"terms, ridge {self.ridge:g}, leak {self.leak:g}"]
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         with threads_for(self.n_features):
             loss = kernels.learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
@@ -201,4 +204,3 @@ class FixedGaussian(FixedLearner, SharedGaussian):
         fixed = cls._construct(**{word: getattr(gaussian, word) for word in cls.PARAMS})
         fixed._W[:] = gaussian._W
         return fixed
-
