@@ -80,9 +80,7 @@ def test_the_choose_exploration_has_the_least_bound(T, scale):
 def test_randomised_decoding_has_the_smaller_bound():
     problem = {"n_classes": 3, "regret": 30.0}
     T, cost = 5000, DECODING_COST
-    assert bandit_exploration(T, **problem, cost=cost) < bandit_exploration(
-        T, **problem
-    )
+    assert bandit_exploration(T, **problem, cost=cost) < bandit_exploration(T, **problem)
     assert bandit_mistakes(T, **problem, loss=9.0, cost=cost) < bandit_mistakes(
         T, **problem, loss=9.0
     )

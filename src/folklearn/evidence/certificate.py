@@ -81,9 +81,9 @@ class Certificate:
         return self.loss - self.regret_bound if self.valid else -math.inf
 
     def at_norm(self, norm: float) -> float:
-        """Return a lower bound on the total loss, without penalty, of models of Frobenius norm up to `norm`.
+        """Return a lower bound on the total loss of models of at most this Frobenius norm.
 
-        0 if this certificate does not cover them all.
+        Without a penalty; 0 if this certificate does not cover them all.
         """
         if self.C is None and not (self.B is not None and norm <= self.B):
             return 0.0
@@ -92,7 +92,9 @@ class Certificate:
     @property
     def bound_name(self) -> str:
         """A name for the lower bound, which says what it is about."""
-        with_what = "with their penalty" if self.B is None else f"of norm up to {round_down(self.B)}"
+        with_what = (
+            "with their penalty" if self.B is None else f"of norm up to {round_down(self.B)}"
+        )
         return f"lower bound for linear models {with_what}"
 
     def in_words(self, weight: float | None = None) -> str:
