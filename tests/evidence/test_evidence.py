@@ -111,7 +111,7 @@ def test_rows_that_are_let_go_of_leave_the_bound_and_keep_it_true(group, seed, m
             before, W = evidence.minimise()
             is_within = evidence._share(W) == 1.0  # of all radii
             evidence._release_rows()
-            assert evidence.n_waiting == 0
+            assert len(evidence._parts()["rows.X"]) == 0
             assert not is_within or evidence.lower_bound() >= (1.0 - 1e-5) * before
             optimum, best = penalised_optimum(
                 evidence, *(a[: part[-1] + 1] for a in (X, Y, weight))
@@ -249,7 +249,7 @@ def test_what_is_new_waits(rng, monkeypatch):
     evidence = Evidence(n_features=4, n_classes=2)
     evidence.add(X[: late + 200], y[: late + 200])
     n_late_waiting = np.count_nonzero(evidence._rows.X[:, 2])
-    assert n_late_waiting / evidence.n_waiting > 1.5 * 200 / (late + 200)
+    assert n_late_waiting / len(evidence._parts()["rows.X"]) > 1.5 * 200 / (late + 200)
     evidence.add(X[late + 200 :], y[late + 200 :])
     optimum, _ = penalised_optimum(evidence, X, np.eye(2)[y], np.ones(T))
     assert 0.95 * optimum <= evidence.lower_bound() <= optimum

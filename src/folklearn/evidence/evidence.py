@@ -14,16 +14,9 @@ from scipy.linalg import LinAlgError
 from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
+from folklearn.evidence import points
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
-from folklearn.evidence.points import (
-    ExpansionPoint,
-    IncomingRows,
-    PenalisedSum,
-    WaitingRows,
-    choose_curvatures,
-    compute_logits,
-    entropies,
-)
+from folklearn.evidence.points import ExpansionPoint, compute_logits, entropies
 from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
@@ -108,13 +101,13 @@ class Evidence(LowerBound):
     ) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, C=C, constant=constant)
         d, K = self.n_features, self.n_classes
-        self._totals = np.zeros(N_TOTALS)  # CONSTANT that of the planes
+        self._totals: Array = np.zeros(N_TOTALS)  # CONSTANT that of the planes
         self._planes: Array = np.zeros((K, d))
         self._device = device_named(device)
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
-        self._rows = WaitingRows(d, K)
-        self._incoming = IncomingRows(SETTLED_ROWS)
+        self._rows = points.WaitingRows(d, K)
+        self._incoming = points.IncomingRows(SETTLED_ROWS)
         self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -136,15 +129,8 @@ class Evidence(LowerBound):
         return moved
 
     def _sums(self) -> Quadratic:
-        """Return the two sums of quadratics, which are of no rows at first."""
         shape = self._W.shape
         return self._quadratics or Quadratic.zeros(*shape, device=self._device, stacked=(2,))
-
-    @property
-    def n_waiting(self) -> int:
-        """The rows that are kept as they are."""
-        self._flush()
-        return len(self._rows.X)
 
     @property
     def n_rounds(self) -> int:
@@ -158,7 +144,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = IncomingRows(SETTLED_ROWS)
+        copied._incoming = points.IncomingRows(SETTLED_ROWS)
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -195,28 +181,20 @@ class Evidence(LowerBound):
         self._wait(X, Y, weights)
 
     def _wait(self, X: Array, Y: Array, weights: Array) -> None:
-        """Put rows to those that wait, and settle whenever there are enough."""
+        """Put rows to those that wait; those that are best known enter the sums if too many do."""
         start = 0
         while start < len(X):
             stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
             self._rows.extend(X[start:stop], Y[start:stop], weights[start:stop])
-            start = min(stop, len(X))
-            self._settle()
-
-    def _settle(self) -> None:
-        """Let the rows that are best known enter the sums, once too many wait."""
-        n_ready = len(self._rows.X) - KEPT_ROWS
-        if n_ready >= SETTLED_ROWS:
-            with threads_for(self._W.size, everywhere=True):
-                if self._is_point_due():
-                    self._add_point(self._move())
-                self._enter(n_ready)
+            start = stop
+            if len(self._rows.X) == KEPT_ROWS + SETTLED_ROWS:
+                with threads_for(self._W.size, everywhere=True):
+                    if self._is_point_due():
+                        self._add_point(self._move())
+                    self._enter(SETTLED_ROWS)
 
     def _release_rows(self) -> None:
-        """Let all rows that wait enter the sums, where the bound is reached: it stays what it is.
-
-        Later rows move the minimiser, and then the sums are below what the rows had.
-        """
+        """Let all rows that wait enter the sums where the bound is reached: it stays what it is."""
         self._flush()
         if len(self._rows.X):
             self._W = self.minimise()[1]
@@ -302,7 +280,7 @@ class Evidence(LowerBound):
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         # What is within the radius of the newest point is within this of W, which may differ.
         radius = self._points[-1].radius + self._points[-1].step_to(W)
-        r = choose_curvatures(P, distances, radius, 4.0 * off)
+        r = points.choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
@@ -316,10 +294,11 @@ class Evidence(LowerBound):
     ) -> tuple[Array, Array]:
         """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
 
-        That is the one below the losses (0), or their second order (1). With second derivatives.
+        That is below the losses (0), or their second order (1). With second derivatives.
         """
         curved = None if self._quadratics is None else self._quadratics[which]
-        total = PenalisedSum(self._rows, self._planes, self.penalties, curved, s, self._device)
+        rows, device = self._rows, self._device
+        total = points.PenalisedSum(rows, self._planes, self.penalties, curved, s, device)
         try:
             return total.minimise(self._W, most_steps, tolerance)
         except LinAlgError as error:

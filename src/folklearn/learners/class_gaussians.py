@@ -111,21 +111,19 @@ class ClassGaussians(FirstOrderCertified):
         kernels.predict_blocks_rows(self._W, X, P)
         return P
 
+    @property
+    def _state(self) -> tuple[Array, ...]:
+        return self._W, self._P, self._G, self._totals, self._spread, self._work
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        return kernels.block_round(
-            self._W, self._P, self._G, self._totals, self._spread, self._work,
-            x, label, soft, weight, validation.MAX_NORM,
-        )  # fmt: skip
+        return kernels.block_round(*self._state, x, label, soft, weight, validation.MAX_NORM)
 
     def _rows_at_once(self, rows: Rows) -> int:
         return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows
-        kernels.block_rounds(
-            self._W, self._P, self._G, self._totals, self._spread, self._work,
-            X, labels, soft, weights, P,
-        )  # fmt: skip
+        kernels.block_rounds(*self._state, X, labels, soft, weights, P)
 
     @property
     def n_unsolved(self) -> int:

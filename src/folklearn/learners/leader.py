@@ -270,9 +270,10 @@ class ExpertLearner(Learner):
         spec, K = self._state.spec, self.n_classes
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
-        W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
-        seen = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
-        return LeadingModel(*seen, W[:, :-1], spec.unit * W[:, -1])
+        name, W = self._expert_names()[best], self._state["W"].reshape(self.n_features + 1, -1, K)
+        W = W[:, best].T
+        bias = spec.unit * W[:, -1]
+        return LeadingModel(name, float(weights[best]), np.arange(len(x)), x, W[:, :-1], bias)
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
@@ -331,10 +332,9 @@ class ExpertLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        folklore = 0 if self._folklore is None else self._folklore.n_bytes
-        sums = 0 if self._sums is None else self._sums.n_bytes
-        evidence = 0 if self._evidence is None else self._evidence.n_bytes
-        return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums + evidence
+        parts = (self._folklore, self._sums, self._evidence)
+        n_inside = sum(part.n_bytes for part in parts if part is not None)
+        return self._state.memo.nbytes + self._state.plan.nbytes + n_inside
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state if self._sums is None else self._whole_state()
@@ -358,9 +358,8 @@ class ExpertLearner(Learner):
         self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
-        for held, is_there in parts:
-            if (held is not None) != is_there or (is_there and held._sizes != self._sizes):
+        for part, is_there in ((self._folklore, spec.folklore), (self._evidence, is_certified)):
+            if (None if part is None else part._sizes) != (self._sizes if is_there else None):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")

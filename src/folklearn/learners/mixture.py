@@ -14,14 +14,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.lower_bound import round_loss_up
 from folklearn.kernels.experts import weigh_rounds
-from folklearn.learners.base import (
-    LeadingModel,
-    Learner,
-    WarmStart,
-    check_is_learner,
-    check_weights,
-    rows_to_review,
-)
+from folklearn.learners import base
+from folklearn.learners.base import LeadingModel, Learner, WarmStart
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -114,7 +108,7 @@ class Mixture(Learner):
         if not self.experts:
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
-            check_is_learner(f"expert {i}", expert)
+            base.check_is_learner(f"expert {i}", expert)
         sizes = {(e.n_features - self._n_terms_of(e), e.n_classes) for e in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(
@@ -172,7 +166,7 @@ class Mixture(Learner):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self._find_survivors()
-        check_weights("Mixture", self._weights[self._alive])
+        base.check_weights("Mixture", self._weights[self._alive])
 
     @property
     def weights(self) -> Array:
@@ -229,7 +223,7 @@ class Mixture(Learner):
 
     def _rows_at_once(self, rows: Rows) -> int:
         looks = _FIRST_LOOK, _FIRST_LOOK * 3 // 2
-        return min(*(rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
+        return min(*(base.rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         views = self._views(rows.X, rows.norms)

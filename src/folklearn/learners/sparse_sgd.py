@@ -12,13 +12,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
-from folklearn.learners.base import (
-    FirstOrderCertified,
-    LeadingModel,
-    WarmStart,
-    check_weights,
-    rows_to_review,
-)
+from folklearn.learners import base
+from folklearn.learners.base import FirstOrderCertified, LeadingModel, WarmStart
 from folklearn.serialization import Record
 from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, check_columns, sparse_row
 from folklearn.validation import Rows
@@ -232,7 +227,7 @@ class SparseSgd(FirstOrderCertified):
         n_values = rows.X.nnz if isinstance(rows.X, SparseRows) else rows.X.size
         per_row = len(self._experts) * self.n_classes * (n_values / len(rows.X) + 2.0)
         chunk = max(1, int(_CHUNK_NUMBERS / per_row))
-        return min(rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
+        return min(base.rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         rows, start = rows._replace(X=SparseRows.of(rows.X)), 0
@@ -363,7 +358,7 @@ class SparseSgd(FirstOrderCertified):
         self._columns = Columns.of(columns)
         self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
         super()._restore(record)
-        check_weights("SparseSgd", self._weights)
+        base.check_weights("SparseSgd", self._weights)
 
 
 _STACKED = (
