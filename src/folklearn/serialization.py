@@ -154,8 +154,8 @@ class Serializable:
     whose objects save themselves (or several: `Leader | SparseSgd`), or a list of that. An object
     that is None is not saved, and a file may lack it where the constructor leaves None.
     A class with more state than that extends `to_record` and `_restore`. One whose constructor
-    makes arrays of given sizes says in `_fewest_numbers` how many numbers a file must have before
-    it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
+    makes arrays says in FEWEST_NUMBERS how many numbers a file must have before it is called, or in
+    `_fewest_numbers`. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ()
@@ -164,13 +164,14 @@ class Serializable:
     ARRAYS: ClassVar[tuple[str, ...]] = ()
     STATE: ClassVar[Mapping[str, Any]] = {}
     UNBOUNDED: ClassVar[tuple[str, ...]] = ()
+    FEWEST_NUMBERS: ClassVar[Any] = None  # a function of sizes d and K
 
     def __dir__(self) -> list[str]:  # completion shows what is for users
         return [name for name in super().__dir__() if name not in Serializable.__annotations__]
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        return 0
+        return cls.FEWEST_NUMBERS(*validation.sizes(words)) if cls.FEWEST_NUMBERS else 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, f"_{name}") for name in self.ARRAYS}

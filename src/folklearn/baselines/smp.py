@@ -1,6 +1,6 @@
 """SMP, the Sample Minmax Predictor (Mourtada and Gaïffas 2022), for K classes."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -144,11 +144,7 @@ class SMP(Serializable):
     COUNTERS = ("n_rows",)
     STATE: ClassVar = {"converged": bool}
     ARRAYS = ("U", "root", "X", "targets")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return ((K - 1) * d) ** 2
+    FEWEST_NUMBERS = staticmethod(lambda d, K: ((K - 1) * d) ** 2)
 
     def __init__(
         self, *, n_features: int, n_classes: int, lam: float = 0.5, method: str = REFIT

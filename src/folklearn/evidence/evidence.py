@@ -84,11 +84,7 @@ class Evidence(LowerBound):
     """
 
     COUNTERS = ("_n_settled", "_next_point")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return 2 * K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: 2 * K * d)
 
     def __init__(
         self,

@@ -67,11 +67,7 @@ class ClassGaussians(FirstOrderCertified):
 
     PARAMS = ("n_features", "n_classes", "ridge", "R")
     ARRAYS = ("W", "P", "G", "totals")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * (d * (d + 1) // 2)  # where compiled code would overflow
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * (d * (d + 1) // 2))  # n_products may overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0

@@ -45,10 +45,7 @@ class SecondOrderLearner(Learner):
     memory: int | None = None  # rounds after which an example counts 1/e; None is without end
     lam: float
 
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
+    FEWEST_NUMBERS = staticmethod(lambda d, K: (K - 1) * d * ((K - 1) * d + 1) // 2)  # S
 
     def _start(
         self, *, gamma: float | None, pull: float = 0.5, mu: float = 0.0, nodes: Array | None = None

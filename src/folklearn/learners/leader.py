@@ -358,8 +358,9 @@ class ExpertLearner(Learner):
         self._folklore = self._evidence = None
         fresh = self._state.plan.copy()
         super()._restore(record)
-        for part, is_there in ((self._folklore, spec.folklore), (self._evidence, is_certified)):
-            if (None if part is None else part._sizes) != (self._sizes if is_there else None):
+        parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
+        for part, is_there in parts:
+            if (part and part._sizes) != (self._sizes if is_there else None):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")

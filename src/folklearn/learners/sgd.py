@@ -1,7 +1,7 @@
 """Online gradient descent (Zinkevich 2003): the cheapest learner with a guarantee."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -18,10 +18,7 @@ class ProperLearner(LinearLearner):
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
     _chunk: int  # rounds between two chances to report progress or to be interrupted
 
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
         self._size(n_features, n_classes)

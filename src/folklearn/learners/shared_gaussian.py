@@ -67,11 +67,7 @@ class SharedGaussian(LinearLearner):
 
     PARAMS = ("n_features", "n_classes", "ridge", "leak", "R")
     ARRAYS: ClassVar[tuple[str, ...]] = ("W", "U", "kappas", "diagonal", "totals")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return d * max((d + 1) // 2, K)
+    FEWEST_NUMBERS = staticmethod(lambda d, K: d * max((d + 1) // 2, K))
 
     def __init__(
         self,
@@ -186,11 +182,7 @@ class FixedGaussian(FixedLearner, SharedGaussian):
     """A `SharedGaussian` that only predicts: its mean, without the covariance."""
 
     ARRAYS = ("W",)
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return d * K
+    FEWEST_NUMBERS = staticmethod(lambda d, K: d * K)
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
