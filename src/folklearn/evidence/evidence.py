@@ -103,7 +103,8 @@ class Evidence(LowerBound):
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = points.WaitingRows(d, K)
-        self._incoming = points.IncomingRows(SETTLED_ROWS)
+        self._incoming: list[tuple[Array, ...]] = []
+        self._n_incoming = 0
         self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -130,7 +131,7 @@ class Evidence(LowerBound):
 
     @property
     def n_rounds(self) -> int:
-        return int(self._totals[ROUNDS]) + len(self._incoming)
+        return int(self._totals[ROUNDS]) + self._n_incoming
 
     @property
     def total_weight(self) -> float:
@@ -140,7 +141,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = points.IncomingRows(SETTLED_ROWS)
+        copied._incoming = []
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -150,9 +151,8 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
-        if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
-            self._flush()
+        Y = soft[None] if label < 0 else np.eye(1, self.n_classes, label)
+        self._receive(x[None], Y, np.array([weight]))
 
     def _add(self, rows: Rows) -> None:
         for X, _, labels, soft, weights in rows.dense_parts():
@@ -160,13 +160,20 @@ class Evidence(LowerBound):
             if len(X) >= SETTLED_ROWS:
                 self._flush()
                 self._insert(X, Y, weights)
-            elif self._incoming.extend(X.copy(), Y.copy(), weights.copy()):
-                self._flush()
+            else:
+                self._receive(X, Y, weights)
+
+    def _receive(self, *rows: Array) -> None:
+        """Keep a copy of few rows, until there are so many that they are worth a sum."""
+        self._incoming.append(tuple(array.copy() for array in rows))
+        self._n_incoming += len(rows[0])
+        if self._n_incoming >= SETTLED_ROWS:
+            self._flush()
 
     def _flush(self) -> None:
-        incoming = self._incoming.drain()
-        if incoming is not None:
-            self._insert(*incoming)
+        batches, self._incoming, self._n_incoming = self._incoming, [], 0
+        if batches:
+            self._insert(*map(np.concatenate, zip(*batches, strict=True)))
 
     def _insert(self, X: Array, Y: Array, weights: Array) -> None:
         self._totals[ROUNDS] += len(X)

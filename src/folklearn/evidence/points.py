@@ -137,31 +137,6 @@ class WaitingRows:
         self.distances = self.distances[which]
 
 
-class IncomingRows:
-    """Few rows at a time, until there are `size` or they are asked for: sums take many at once."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._n = size, 0
-        self._batches: list[tuple[Array, Array, Array]] = []
-
-    def __len__(self) -> int:
-        return self._n
-
-    def extend(self, X: Array, Y: Array, weights: Array) -> bool:
-        """Add rows, which must not change any more; return whether there are enough."""
-        self._batches.append((X, Y, weights))
-        self._n += len(X)
-        return self._n >= self._size
-
-    def drain(self) -> tuple[Array, Array, Array] | None:
-        """Return all rows in order, and have none."""
-        batches, self._batches, self._n = self._batches, [], 0
-        if not batches:
-            return None
-        X, Y, weights = map(np.concatenate, zip(*batches, strict=True))
-        return X, Y, weights
-
-
 @dataclass(frozen=True)
 class PenalisedSum:
     """Loss of rows + <planes, W> + share times a quadratic + 1/2 sum of tau_j W_ij^2."""

@@ -60,9 +60,7 @@ class SharedGaussian(LinearLearner):
 
     References
     ----------
-    Spiegelhalter and Lauritzen (1990), "Sequential updating of conditional probabilities on
-    directed graphical structures"; Kulis and Bartlett (2010), "Implicit Online Learning".
-    docs/theory/terms.md, section 2.
+    Those of `ClassGaussians`; docs/theory/terms.md, section 2.
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "leak", "R")

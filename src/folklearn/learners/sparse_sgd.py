@@ -161,13 +161,11 @@ class SparseSgd(FirstOrderCertified):
         if type(x) is tuple and len(x) == 2:
             indices, values = x
             if (
-                type(indices) is type(values) is np.ndarray
+                type(indices) is np.ndarray
                 and indices.dtype == self._index_type
-                and values.dtype == np.float64
                 and indices.ndim == 1
-                and indices.shape == values.shape
                 and indices.flags.carray
-                and values.flags.carray
+                and validation.is_context(values, indices.shape)
                 and in_order(indices, values, self.n_features)
             ):
                 return SparseRow(indices, values)
