@@ -14,9 +14,15 @@ from scipy.linalg import LinAlgError
 from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
-from folklearn.evidence import points
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
-from folklearn.evidence.points import ExpansionPoint, compute_logits, entropies
+from folklearn.evidence.points import (
+    ExpansionPoint,
+    PenalisedSum,
+    WaitingRows,
+    choose_curvatures,
+    compute_logits,
+    entropies,
+)
 from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
@@ -102,7 +108,7 @@ class Evidence(LowerBound):
         self._device = device_named(device)
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
-        self._rows = points.WaitingRows(d, K)
+        self._rows = WaitingRows(d, K)
         self._incoming: list[tuple[Array, ...]] = []
         self._n_incoming = 0
         self._points: list[ExpansionPoint] = []
@@ -283,7 +289,7 @@ class Evidence(LowerBound):
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         # What is within the radius of the newest point is within this of W, which may differ.
         radius = self._points[-1].radius + self._points[-1].step_to(W)
-        r = points.choose_curvatures(P, distances, radius, 4.0 * off)
+        r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
@@ -301,7 +307,7 @@ class Evidence(LowerBound):
         """
         curved = None if self._quadratics is None else self._quadratics[which]
         rows, device = self._rows, self._device
-        total = points.PenalisedSum(rows, self._planes, self.penalties, curved, s, device)
+        total = PenalisedSum(rows, self._planes, self.penalties, curved, s, device)
         try:
             return total.minimise(self._W, most_steps, tolerance)
         except LinAlgError as error:
