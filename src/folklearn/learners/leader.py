@@ -154,7 +154,7 @@ class ExpertLearner(Learner):
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         state, shares = self._state, self._state["weights"] if weights is None else weights
-        W = state["W"].reshape(self.n_features + 1, -1, self.n_classes).transpose(1, 2, 0).copy()
+        W = state["W"].transpose(1, 2, 0).copy()
         W[:, :, -1] *= state.spec.unit
         models = [*W] if self._folklore is None else [*W, self._folklore]
         return list(zip(shares.tolist(), models, strict=True))
@@ -199,11 +199,9 @@ class ExpertLearner(Learner):
                     done, is_due = len(predicted), False
                     P[start : start + done] = predicted
                 else:
-                    X, _, *labels_and_weights = rest
-                    done, is_due = panel.run(
-                        state.memo, state.plan, folklore_p[start:], X, *labels_and_weights,
-                        P[start:],
-                    )  # fmt: skip
+                    X, _, *targets = rest
+                    arrays = folklore_p[start:], X, *targets, P[start:]
+                    done, is_due = panel.run(state.memo, state.plan, *arrays)
                 start += done
                 if is_due:
                     self._settle()
@@ -267,21 +265,18 @@ class ExpertLearner(Learner):
         return FixedExperts.of(self)
 
     def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
-        spec, K = self._state.spec, self.n_classes
+        spec = self._state.spec
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
-        name, W = self._expert_names()[best], self._state["W"].reshape(self.n_features + 1, -1, K)
-        W = W[:, best].T
-        bias = spec.unit * W[:, -1]
-        return LeadingModel(name, float(weights[best]), np.arange(len(x)), x, W[:, :-1], bias)
+        name, W = self._expert_names()[best], self._state.model(best)
+        bias = spec.unit * self._state["W"][-1, best]
+        return LeadingModel(name, float(weights[best]), np.arange(len(x)), x, W, bias)
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
         ridges = self._state.spec.ridges
-        if not ridges:
-            return None
-        best = int(np.argmin(self._state["losses"][: len(ridges)]))
-        return ridges[best], self._state.model(best)
+        best = int(np.argmin(self._state["losses"][: len(ridges)])) if ridges else None
+        return None if best is None else (ridges[best], self._state.model(best))
 
     def evidence(self) -> Evidence:
         """Return a copy of the evidence of all rounds so far, to be merged or sent."""
@@ -421,8 +416,7 @@ class FixedExperts(FixedLearner, ExpertLearner):
 class Leader(ExpertLearner):
     r"""Follow the leader of several ridges: online maximum likelihood, in one pass.
 
-    Use it on streams whose rows come in no particular order; on streams that drift prefer `auto`,
-    which has trackers too.
+    Use it on streams whose rows come in no particular order; for those that drift there is `auto`.
 
     .. math::
         W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_{\text{kept } s} \ell_s(W)
@@ -436,8 +430,8 @@ class Leader(ExpertLearner):
     Time (K d)^2 flops a round and O((K d)^3) a refresh; memory 4 (K d)^2 bytes and the kept rows,
     and as much again for `Evidence`.
 
-    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``, whatever the learner does.
+    Guarantee: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``; none in advance.
 
     Parameters
     ----------

@@ -173,11 +173,6 @@ class Mixture(Learner):
         """The weights of the experts; 0 for a retired one."""
         return self._weights.copy()
 
-    @property
-    def survivors(self) -> list[Learner]:
-        """The experts that still learn."""
-        return list(self._survivors)
-
     def _predict(self, x: Array) -> Array:
         P = np.array([expert._predict(x) for expert, x, _ in self._views(x)])
         return self._weights[self._alive] @ np.maximum(P, TINY, out=P)
