@@ -134,8 +134,3 @@ class Ons(ProperLearner):
                     f"{totals[counter]:.0f} of {totals[kernels.ROUNDS]:.0f} rounds"
                 )
         return ""
-
-    @property
-    def n_unsolved(self) -> int:
-        """Rounds whose projection did not converge; the certificate counts its error."""
-        return int(self._totals[kernels.UNSOLVED])

@@ -251,11 +251,6 @@ class Learner(Serializable, ABC):
         return self
 
     @property
-    def n_unsolved(self) -> int:
-        """Rounds that were not solved to full precision; a certificate holds all the same."""
-        return 0
-
-    @property
     def n_bytes(self) -> int:
         """The memory of the arrays of the state."""
         return sum(array.nbytes for array in self._parts().values())
@@ -400,10 +395,7 @@ class FirstOrderCertified(Learner):
 
 def rows_to_review(n_rounds: int, first: int) -> int:
     """Return the rounds until experts are reviewed: after `first`, and at every doubling."""
-    review = first
-    while review <= n_rounds:
-        review *= 2
-    return review - n_rounds
+    return (first << (n_rounds // first).bit_length()) - n_rounds
 
 
 def check_is_learner(name: str, value: Any) -> None:

@@ -122,10 +122,6 @@ class ClassGaussians(FirstOrderCertified):
         kernels.block_rounds(*self._state, X, labels, soft, weights, P)
 
     @property
-    def n_unsolved(self) -> int:
-        return int(self._totals[kernels.UNSOLVED])
-
-    @property
     def loss(self) -> float:
         return float(self._totals[kernels.LOSS])
 

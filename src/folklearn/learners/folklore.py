@@ -105,10 +105,6 @@ class SecondOrderLearner(Learner):
         return int(self._state.totals[rules.ROUNDS])
 
     @property
-    def n_unsolved(self) -> int:
-        return int(self._state.totals[rules.UNSOLVED])
-
-    @property
     def n_bytes(self) -> int:
         return self._state.S.nbytes + self._state.memo.nbytes
 

@@ -122,10 +122,6 @@ class SharedGaussian(LinearLearner):
         return int(self._totals[ROUNDS])
 
     @property
-    def n_unsolved(self) -> int:
-        return int(self._totals[kernels.UNSOLVED])
-
-    @property
     def loss(self) -> float:
         return float(self._totals[kernels.LOSS])
 
