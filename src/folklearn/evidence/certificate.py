@@ -92,10 +92,9 @@ class Certificate:
     @property
     def bound_name(self) -> str:
         """A name for the lower bound, which says what it is about."""
-        with_what = (
-            "with their penalty" if self.B is None else f"of norm up to {round_down(self.B)}"
-        )
-        return f"lower bound for linear models {with_what}"
+        if self.B is not None:
+            return f"lower bound for linear models of norm up to {round_down(self.B)}"
+        return "lower bound for linear models with their penalty"
 
     def in_words(self, weight: float | None = None) -> str:
         """Return in a sentence what is proven; averages are over `weight`, or the rounds."""
@@ -142,15 +141,19 @@ class Certificate:
         return f"{text} Scope: {self.scope}." if self.scope else text
 
 
-def round_down(value: float, direction: str = ROUND_FLOOR) -> str:
+def round_down(value: float) -> str:
     """Return four digits of a number, rounded down: what is at least that remains so."""
-    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
-    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"
+    return _round_towards(value, ROUND_FLOOR)
 
 
 def round_up(value: float) -> str:
     """Return four digits of a number, rounded up: what is at most that remains so."""
-    return round_down(value, ROUND_CEILING)
+    return _round_towards(value, ROUND_CEILING)
+
+
+def _round_towards(value: float, direction: str) -> str:
+    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
+    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"
 
 
 def scope_of_growth(first: int, n_classes: int) -> str:

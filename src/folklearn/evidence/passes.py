@@ -172,7 +172,8 @@ class MapReduce:
                 futures.append(pool.submit(sum_chunk, chunk._replace(batches=list(chunk.batches))))
                 if len(futures) > self.n_jobs:
                     yield futures.popleft().result()
-            yield from (future.result() for future in futures)
+            while futures:
+                yield futures.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -58,9 +58,9 @@ class Auto(ExpertLearner):
 
     Guarantee: regret against every W, its penalty counted, is at most
     ``certificate().regret_bound``, whatever the experts do. The loss is at most that of the best
-    expert plus :math:`w_{\max}(\ln N + \ln T)`, N = 13; for an expert that has retired, up to then.
-    With ``retire=False`` `regret_bound` is that of Folklore with these nats. See Theorem 2 of
-    docs/theory/leaders.md, also for sequences of experts.
+    expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 13; against one that has,
+    this holds up to its retirement. With ``retire=False`` `regret_bound` is that of Folklore with
+    these nats. See Theorem 2 of docs/theory/leaders.md, also for sequences of experts.
     """
 
     PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight", "certify")

@@ -275,8 +275,10 @@ class ExpertLearner(Learner):
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
         ridges = self._state.spec.ridges
-        best = int(np.argmin(self._state["losses"][: len(ridges)])) if ridges else None
-        return None if best is None else (ridges[best], self._state.model(best))
+        if not ridges:
+            return None
+        best = int(np.argmin(self._state["losses"][: len(ridges)]))
+        return ridges[best], self._state.model(best)
 
     def evidence(self) -> Evidence:
         """Return a copy of the evidence of all rounds so far, to be merged or sent."""

@@ -64,7 +64,8 @@ class SparseSgd(FirstOrderCertified):
 
     Guarantee: regret against every W, its penalty counted, is at most
     ``certificate().regret_bound``, of first order (`LinearEvidence`). The loss is at most that of
-    the best model plus :math:`w_{\max} (\ln 8 + \ln T)`; for one that has retired, up to then.
+    the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one that has,
+    this holds up to its retirement.
 
     Parameters
     ----------
