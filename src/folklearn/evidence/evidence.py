@@ -157,8 +157,8 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        Y = soft[None] if label < 0 else np.eye(1, self.n_classes, label)
-        self._receive(x[None], Y, np.array([weight]))
+        Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
+        self._receive(x[None].copy(), Y, np.array([weight]))
 
     def _add(self, rows: Rows) -> None:
         for X, _, labels, soft, weights in rows.dense_parts():
@@ -167,12 +167,12 @@ class Evidence(LowerBound):
                 self._flush()
                 self._insert(X, Y, weights)
             else:
-                self._receive(X, Y, weights)
+                self._receive(X.copy(), Y.copy(), weights.copy())
 
-    def _receive(self, *rows: Array) -> None:
-        """Keep a copy of few rows, until there are so many that they are worth a sum."""
-        self._incoming.append(tuple(array.copy() for array in rows))
-        self._n_incoming += len(rows[0])
+    def _receive(self, X: Array, Y: Array, weights: Array) -> None:
+        """Keep few rows, which must not change any more, until they are worth a sum."""
+        self._incoming.append((X, Y, weights))
+        self._n_incoming += len(X)
         if self._n_incoming >= SETTLED_ROWS:
             self._flush()
 
