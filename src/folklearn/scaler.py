@@ -187,10 +187,7 @@ class FixedScaler:
     A column is opened by the first rows that have a value of it, and is 0 before. A number that
     does not vary in these rows has the deviation 1.
 
-    Parameters
-    ----------
-    scale : False leaves the values as they are.
-    intercept : whether the constant, 1, is there, in column 0.
+    Without `scale` values stay as they are; with `intercept` column 0 is the constant, 1.
     """
 
     def __init__(self, *, scale: bool = True, intercept: bool = True) -> None:

@@ -174,8 +174,7 @@ Contexts = Array | SparseRows
 Context = Array | SparseRow
 
 
-def check_indices(indices: Any, n_features: int, name: str = "X") -> None:
-    """Raise unless indices, at least one, are all below `n_features`."""
+def check_indices(indices: Any, n_features: int, name: str = "X") -> None:  # at least one
     if not 0 <= indices.min() <= indices.max() < n_features:
         wrong = indices.min() if indices.min() < 0 else indices.max()
         raise InvalidInputError(f"{name} names feature {wrong}; expected 0 to {n_features - 1}")

@@ -51,7 +51,7 @@ class Evidence(LowerBound):
     other model.
 
     The 4,096 rows that are least known wait as they are. The others are expanded at models
-    near the best one, a plane and a quadratic each (docs/theory/evidence.md, sections 1 to 3):
+    near the best one, a plane and a quadratic each (docs/theory/evidence.md):
 
     .. math::
         \sum_t w_t \ell_t(W) + \tfrac12 \|W\|^2_\tau \;\ge\; h(\hat W) - \tfrac12 \sum_{kj}
@@ -64,11 +64,10 @@ class Evidence(LowerBound):
     24 points of expansion. `lower_bound` takes a few Newton steps over the rows that wait.
 
     Guarantee: `lower_bound` is at most the total loss plus penalty of every model W (K, d), in
-    floating point too (docs/theory/evidence.md).
+    floating point too.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     C : inverse of the penalty, as in scikit-learn: half the squares of the weights over C.
     constant : a column that is constant, whose weights are hardly penalised.
     device : where sums are made: "cpu", the default, or a device of PyTorch such as "cuda" (extra

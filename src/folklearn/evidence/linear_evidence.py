@@ -43,7 +43,6 @@ class LinearEvidence(LowerBound):
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     C, constant : of the penalty, as of `Evidence`.
 
     Examples

@@ -166,7 +166,6 @@ def auto(
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     R : typical norm of x, which should be about 1 for the defaults to make sense.
     retire : stop dear experts that carry no weight, see `Auto`, `Mixture` and `SparseSgd`.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
@@ -215,5 +214,4 @@ def auto(
 
 
 def lane_taken(learner: Learner) -> str:
-    """Return the backend of a learner that `auto` returned."""
     return {Auto: PAIRS, Mixture: BLOCKS, SparseSgd: WIDE}[type(learner)]

@@ -83,8 +83,7 @@ def settings_of(name: str) -> tuple[str, ...]:
 
 
 @cache
-def _smallest(name: str) -> Learner:
-    """Return a learner of a kind to ask what all of its kind can do."""
+def _smallest(name: str) -> Learner:  # of a kind, to ask what all of its kind can do
     return make(name, 1, 2, {})
 
 
