@@ -42,12 +42,15 @@ class Certificate:
     models: str = "the features as given"
 
     def __post_init__(self) -> None:
-        if self.valid and not (math.isfinite(self.loss) and math.isfinite(self.regret_bound)):
+        if self.valid and not self._is_finite():
             object.__setattr__(self, "valid", False)
             reason = f"the loss is {self.loss:g} and the regret bound {self.regret_bound:g}"
             object.__setattr__(self, "reason", reason)
         if not self.valid:
             object.__setattr__(self, "regret_bound", math.inf)
+
+    def _is_finite(self) -> bool:  # a certificate of given predictions may have an infinite loss
+        return math.isfinite(self.loss) and math.isfinite(self.regret_bound)
 
     def __repr__(self) -> str:
         if not self.valid:
