@@ -700,12 +700,12 @@ MUTANTS = (
     ),
     # The theorems.
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its factor", "evidence/bounds.py",
+        "FOLKLORE's bound has R for R^2 in its factor", "learners/folklore.py",
         "0.25 * (1.0 / least + R**2 / (4.0 * lam))", "0.25 * (1.0 / least + R / (4.0 * lam))",
         _OF_BOUNDS,
     ),
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its logarithm", "evidence/bounds.py",
+        "FOLKLORE's bound has R for R^2 in its logarithm", "learners/folklore.py",
         "most * T * R**2 / (lam * K * d)", "most * T * R / (lam * K * d)", _OF_BOUNDS,
     ),
     Mutant(

@@ -273,7 +273,7 @@ def public() -> dict[str, object]:
         module = importlib.import_module(package)
         for name in set(module.__all__) - {"__version__"}:
             names[f"{package}.{name}"] = getattr(module, name)
-    modules = ["evidence.bounds", "errors"]
+    modules = ["bandits.reduction", "errors"]
     for package in OPEN:
         path = importlib.import_module(package).__path__
         modules += [f"{package}.{found.name}"[10:] for found in pkgutil.iter_modules(path)]

@@ -59,9 +59,9 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_packages_are_loaded_when_asked_for():
     code = (
         "import folklearn; "
-        "print(folklearn.baselines.Soba.__name__, folklearn.evidence.bounds.__name__)"
+        "print(folklearn.baselines.Soba.__name__, folklearn.evidence.points.__name__)"
     )
-    assert python(code) == "Soba folklearn.evidence.bounds"
+    assert python(code) == "Soba folklearn.evidence.points"
     for package in ("bandits", "baselines", "batch", "boosting", "evaluate", "learners", "readers"):
         module = getattr(folklearn, package)
         own = {"auto"} if package == "bandits" else set()  # not the learner of that name

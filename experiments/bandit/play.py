@@ -7,7 +7,7 @@ import numpy as np
 
 from folklearn import Folklore, best_in_class, interact
 from folklearn.bandits import BanditReduction
-from folklearn.evidence import bounds
+from folklearn.bandits.reduction import DECODING_COST, bandit_mistakes
 from folklearn.synthetic import stochastic
 
 from ..data import Stream
@@ -46,10 +46,10 @@ def check_bound(T: int, seed: int, decoding: str, updates: str) -> dict[str, flo
     agent = BanditReduction(learner, horizon=T, decoding=decoding, updates=updates, seed=seed)
     log = interact(agent, X, y)
     loss = best_in_class(X, y, B=B, n_classes=K).loss
-    cost = bounds.DECODING_COST if decoding == "randomised" else 1.0
+    cost = DECODING_COST if decoding == "randomised" else 1.0
     regret = learner.regret_bound(T)
     exploration = float(agent.exploration or 0.0)
-    bound = bounds.bandit_mistakes(T, n_classes=K, regret=regret, loss=loss, cost=cost)
+    bound = bandit_mistakes(T, n_classes=K, regret=regret, loss=loss, cost=cost)
     if updates == "correct":
         spent = cost * learner.certificate().regret_bound / exploration
         bound = cost * loss + exploration * T + spent

@@ -30,18 +30,14 @@ class OnlineScaler(Serializable):
     """Standardise features on line, append a constant, and bring the norm to about 1.
 
     Each feature is centred by its mean and divided by its standard deviation over the t
-    examples so far, clipped to ±min(5, sqrt(t - 1)), followed by a constant 1, and everything
-    is divided by sqrt(d + 1). A feature that has not varied yet gives 0.
-
-    An example is included in the mean and the deviation that scale it: features are known
-    before the prediction. Labels are never seen.
+    examples so far, this one included, clipped to ±min(5, sqrt(t - 1)), followed by a constant 1,
+    and everything is divided by sqrt(d + 1). A feature that has not varied yet gives 0.
 
     Absurd values do little harm. One that is more than 8 standard deviations away from the
     mean of the earlier ones counts as if it were 8 away: as long as fewer than one value in
     64 is absurd, the deviation stays in bounds, and a scale that really grows is followed, by
     a factor e for every n/32 of n rows. And whenever n doubles, from 8 on, the last half of
-    the rows replaces all of them if its deviation is less than an eighth of theirs, but not
-    0: what went wrong in the beginning is forgotten.
+    the rows replaces all of them if its deviation is less than an eighth of theirs, but not 0.
 
     Parameters
     ----------
@@ -88,8 +84,7 @@ class OnlineScaler(Serializable):
         return self.n_features + int(self.intercept)
 
     @property
-    def n_terms(self) -> int:
-        """The number of terms in front of the columns; see `folklearn.model.terms`."""
+    def n_terms(self) -> int:  # in front of the columns, see `folklearn.model.terms`
         return 0
 
     @property
@@ -110,10 +105,7 @@ class OnlineScaler(Serializable):
         return scaled if x.ndim == 2 else scaled.ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
-        """Take in the rows of X (T, d) one after the other, and return them scaled.
-
-        Exactly equal to one call per row.
-        """
+        """Take in the rows of X (T, d) one after the other, and return them scaled."""
         return self.scale_rows(self._check_rows(X), learn=True)
 
     def _check_rows(self, X: ArrayLike) -> Array:
@@ -127,10 +119,7 @@ class OnlineScaler(Serializable):
         return out
 
     def scale_row(self, x: Array, learn: bool) -> Array:
-        """Return the row x (d,) scaled, after taking it in if `learn`; refuse it untouched.
-
-        The short way for a single row, which may have gaps: x is checked by its norm alone.
-        """
+        """Return one row x (d,) as `scale_rows` does; x, which may have gaps, is checked here."""
         out = np.empty(self.n_features + self.intercept)
         if not scaling.scale_row(
             x, self._moments, learn, self.scale, self.intercept, self._first, _MAX_NORM, out
@@ -161,10 +150,7 @@ class OnlineScaler(Serializable):
         return max(self._first, 1 + int(np.flatnonzero(is_seen).max(initial=-1)))
 
     def release_rows(self) -> None:
-        """Forget the moments of the values since their number doubled, if these are few.
-
-        The mean of one value is that value. Those of all values take their place.
-        """
+        """Replace the moments of the last half, where these are few values, by those of all."""
         counts, means, squares = self._moments[[COUNT, MEAN, SQUARES]]
         counts = np.maximum(counts, 1.0)
         since = counts - np.ldexp(1.0, np.frexp(counts)[1] - 1)
@@ -183,10 +169,7 @@ class OnlineScaler(Serializable):
         return a, -a * means
 
     def grow(self, n_features: int, missing: Sequence[bool] = ()) -> None:
-        """Make room for features that were 0, or `missing`, in every example so far.
-
-        Their columns come last in the output, behind the constant.
-        """
+        """Make room, behind the constant, for features that were 0, or `missing`, so far."""
         n_late = validation.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += n_late
         late = np.zeros((N_MOMENTS, n_late))
@@ -204,10 +187,7 @@ class FixedScaler:
     A column is opened by the first rows that have a value of it, and is 0 before. A number that
     does not vary in these rows has the deviation 1.
 
-    Parameters
-    ----------
-    scale : False leaves the values as they are.
-    intercept : whether the constant, 1, is there, in column 0.
+    Without `scale` values stay as they are; with `intercept` column 0 is the constant, 1.
     """
 
     def __init__(self, *, scale: bool = True, intercept: bool = True) -> None:
@@ -302,11 +282,10 @@ class Moments(NamedTuple):
 class SparseScaler(Serializable):
     r"""Give every column of the data the same length, and append a constant; what is 0 stays 0.
 
-    Words, hashed categories and sparse features are divided by their norm in the row: a text that
-    is long says no more than a short one. Numbers are standardised as by `OnlineScaler`, at unit
-    length. With c columns all of it is divided by :math:`\sqrt c`, so that a row has a norm of
-    about 1. The width costs nothing: slot s of the output begins at s 2^40, and the constant is
-    the first place. A missing value is 0.
+    Words, hashed categories and sparse features are divided by their norm in the row, numbers
+    standardised as by `OnlineScaler`, at unit length. With c columns all of it is divided by
+    :math:`\sqrt c`, so that a row has a norm of about 1. Slot s of the output begins at s 2^40, the
+    constant is the first place. A missing value is 0.
 
     Parameters
     ----------
@@ -340,17 +319,13 @@ class SparseScaler(Serializable):
         self._numbers: OnlineScaler | None = None
         self.grow(self.n_features, self.n_numbers)
 
+    n_terms = 0  # sparse rows have none
+    place = 0  # of the constant
+
     @property
     def n_columns(self) -> int:
         """The number of columns of the output."""
         return (self.n_features + 1) * SPACE
-
-    n_terms = 0  # sparse rows have none
-
-    @property
-    def place(self) -> int:
-        """The column of the constant, if there is one."""
-        return 0
 
     @property
     def constant(self) -> float:
@@ -397,13 +372,8 @@ class SparseScaler(Serializable):
 class MixedScaler(SparseScaler):
     """A `SparseScaler` of rows with words, with the model that learns their other columns.
 
-    What this model says goes with the rows, and the words among them at the length that they would
-    have without the other columns: `StackedSgd` takes both.
-
-    Parameters
-    ----------
-    dense : the `OnlinePipeline` of the other columns.
-    n_features, n_numbers, scale, intercept : of all columns, as for `SparseScaler`.
+    What this model, the `OnlinePipeline` `dense`, says goes with the rows, and the words among them
+    at the length that they would have without the other columns: `StackedSgd` takes both.
     """
 
     CHILDREN = ("dense",)
@@ -413,7 +383,7 @@ class MixedScaler(SparseScaler):
         self.dense = dense
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy to predict alone, as the hold-out and readers do."""
+        # To predict alone, as the hold-out and readers do.
         copied = self._shallow()
         copied._numbers, copied.dense = copy.deepcopy(self._numbers), self.dense.copy_to_predict()
         return copied

@@ -1,8 +1,7 @@
 """Versioned state files, and the objects that write and read them by what they declare.
 
-A file holds named arrays and a JSON header, by safetensors. No pickle: reading a file runs no
-code from it. The header carries the format version, the kind of object, its configuration
-and a digest of everything, so that a damaged file is refused instead of half understood.
+A file holds named arrays and a JSON header, by safetensors: reading it runs no code from it. The
+header carries the format version, the kind of object, its configuration and a digest of everything.
 """
 
 import hashlib
@@ -26,7 +25,6 @@ from folklearn.errors import FolklearnError, StateFileError
 FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
 _FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
-_SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
 # What restoring a state may raise that was never saved: of whatever kind its entries are.
 _NOT_RESTORED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
@@ -60,8 +58,7 @@ class Record:
         array = self.arrays.get(name)
         if (
             array is None
-            or array.dtype != dtype
-            or array.ndim != len(shape)
+            or (array.dtype, array.ndim) != (np.dtype(dtype), len(shape))
             or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True))
         ):
             raise self.error(f"needs {np.dtype(dtype)} {name} of shape {shape}")
@@ -157,8 +154,8 @@ class Serializable:
     whose objects save themselves (or several: `Leader | SparseSgd`), or a list of that. An object
     that is None is not saved, and a file may lack it where the constructor leaves None.
     A class with more state than that extends `to_record` and `_restore`. One whose constructor
-    makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
-    have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
+    makes arrays says in FEWEST_NUMBERS how many numbers a file must have before it is called, or in
+    `_fewest_numbers`. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ()
@@ -167,14 +164,14 @@ class Serializable:
     ARRAYS: ClassVar[tuple[str, ...]] = ()
     STATE: ClassVar[Mapping[str, Any]] = {}
     UNBOUNDED: ClassVar[tuple[str, ...]] = ()
+    FEWEST_NUMBERS: ClassVar[Any] = None  # a function of sizes d and K
 
     def __dir__(self) -> list[str]:  # completion shows what is for users
         return [name for name in super().__dir__() if name not in Serializable.__annotations__]
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        """Return how many numbers the arrays of a state with these parameters hold at least."""
-        return 0
+        return cls.FEWEST_NUMBERS(*validation.sizes(words)) if cls.FEWEST_NUMBERS else 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, f"_{name}") for name in self.ARRAYS}
@@ -201,10 +198,7 @@ class Serializable:
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """Rebuild an object that goes on exactly where the recorded one stopped.
-
-        On the same machine and build: elsewhere sums round otherwise in the last digits.
-        """
+        """Rebuild an object that goes on where the recorded one stopped, on one build exactly."""
         words = {word: record.word(word) for word in cls.PARAMS}
         words |= {name: record.inner(name) for name in cls.CHILDREN}
         with state_file_errors(record.kind):
@@ -273,7 +267,10 @@ def revive(record: Record) -> Serializable:
         raise
     except _NOT_RESTORED as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
-        raise record.error(f"cannot be restored ({reason}): {_SAVE_AGAIN}") from None
+        raise record.error(
+            f"cannot be restored ({reason}): it is damaged, or another program wrote it; save it "
+            "again"
+        ) from None
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Serializable:
@@ -288,11 +285,11 @@ def load(source: str | os.PathLike[str] | bytes) -> Serializable:
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
-    """Write a record; the file appears whole or not at all."""
     write_bytes(path, as_bytes(record))
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")

@@ -23,10 +23,9 @@ class SparseRow(NamedTuple):
 
 
 class SparseRows:
-    """Contexts (T, d): row t has `values` at `indices`, both from indptr[t] to indptr[t + 1].
+    """Contexts (T, d): row t has `values` at sorted `indices`, from indptr[t] to indptr[t + 1].
 
-    A slice shares the arrays, so that the first row need not begin at 0. Indices of a row are
-    sorted and distinct.
+    A slice shares the arrays, so that the first row need not begin at 0.
     """
 
     words: Array = np.empty(0)  # see `StackedRows`
@@ -42,8 +41,7 @@ class SparseRows:
     def of(cls, X: Any) -> "SparseRows":
         """Return rows as they are, or those of a dense or sparse array, its indices not checked.
 
-        Values of an index that a row names twice are added up, and values of 0 are dropped, so
-        that the same numbers are the same rows.
+        Values of an index that a row names twice are added up, and values of 0 are dropped.
         """
         if isinstance(X, SparseRows):
             return X
@@ -87,8 +85,7 @@ class SparseRows:
         return SparseRows(starts, self.indices[used], self.values[used], self.shape[1])
 
     def __iter__(self) -> Iterator[SparseRow]:
-        for t in range(len(self)):
-            yield self.row(t)
+        return map(self.row, range(len(self)))
 
     def row(self, t: int) -> SparseRow:
         used = slice(self.indptr[t], self.indptr[t + 1])
@@ -151,18 +148,14 @@ class SparseRows:
 
 
 class StackedRows(SparseRows):
-    """Sparse rows with another view of them, and with what another model says of them.
-
-    words : (n values,) the second value of every column, 0 where it is not in view.
-    bases : (T, K) logits of the rows by the other model.
-    """
+    """Sparse rows with another view of them, and with what another model says of them."""
 
     def __init__(self, rows: SparseRows, words: Array, bases: Array) -> None:
         super().__init__(rows.indptr, rows.indices, rows.values, rows.shape[1])
-        self.words, self.bases = words, bases
+        self.words = words  # the second value of every column, 0 where it is not in view
+        self.bases = bases  # (T, K), logits of the rows by the other model
 
     def __getitem__(self, which: Any) -> "StackedRows":
-        """Return the rows of a slice, not copied, or of numbers or a mask."""
         if isinstance(which, slice):
             return StackedRows(super().__getitem__(which), self.words, self.bases[which])
         places = np.arange(1.0, len(self.values) + 1.0)  # of values: words may be 0
@@ -181,8 +174,7 @@ Contexts = Array | SparseRows
 Context = Array | SparseRow
 
 
-def check_indices(indices: Any, n_features: int, name: str = "X") -> None:
-    """Raise unless indices, at least one, are all below `n_features`."""
+def check_indices(indices: Any, n_features: int, name: str = "X") -> None:  # at least one
     if not 0 <= indices.min() <= indices.max() < n_features:
         wrong = indices.min() if indices.min() < 0 else indices.max()
         raise InvalidInputError(f"{name} names feature {wrong}; expected 0 to {n_features - 1}")

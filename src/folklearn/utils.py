@@ -18,7 +18,8 @@ def count_of(n: int, noun: str) -> str:
 
 def join_names(names: Sequence[str]) -> str:
     """Return names for a message: quoted where they could be misread, and not too many."""
-    shown = [name if _is_plain(name) else repr(name) for name in names[:_MOST_NAMES_LISTED]]
+    first = names[:_MOST_NAMES_LISTED]
+    shown = [n if n and n.isprintable() and not set(n) & set(" ,'\"") else repr(n) for n in first]
     if len(names) > _MOST_NAMES_LISTED:
         shown.append(f"and {len(names) - _MOST_NAMES_LISTED} more")
     return ", ".join(shown)
@@ -28,10 +29,6 @@ def closest_name(name: str, names: Sequence[str]) -> str | None:
     by_letters = {each.casefold(): each for each in reversed(names)}
     matches = get_close_matches(name.casefold(), by_letters, n=1, cutoff=0.8)
     return by_letters[matches[0]] if matches else None
-
-
-def _is_plain(name: str) -> bool:
-    return name != "" and name.isprintable() and not set(name) & set(" ,'\"")
 
 
 def import_optional(package: str, sentence: str, extra: str = "cli") -> Any:

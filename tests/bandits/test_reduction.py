@@ -7,12 +7,12 @@ import pytest
 
 from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto
 from folklearn.bandits import BanditReduction
+from folklearn.bandits.reduction import DECODING_COST, bandit_mistakes
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evidence import bounds
 from tests.bandits.forced import act_as, documented_exploration, easy_stream, learned, play
 from tests.reference.bandits import DenseReduction, decoded
 
-DECODINGS = {"sample": 1.0, "randomised": bounds.DECODING_COST}
+DECODINGS = {"sample": 1.0, "randomised": DECODING_COST}
 each_decoding = pytest.mark.parametrize("decoding", DECODINGS)
 
 
@@ -207,7 +207,7 @@ def test_mistakes_stay_below_the_bound(decoding, seed):
     agent = BanditReduction(learner, horizon=T, decoding=decoding, seed=rng)
     mistakes = play(agent, X, y).sum()
     loss = (np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(T), y]).sum()
-    bound = bounds.bandit_mistakes(
+    bound = bandit_mistakes(
         T, n_classes=K, regret=learner.regret_bound(T), loss=loss, cost=DECODINGS[decoding]
     )
     assert agent.exploration < 1.0

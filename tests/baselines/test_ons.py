@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from folklearn.baselines import kernels
 from folklearn.baselines.ons import Ons
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import Record, read
@@ -49,7 +50,7 @@ def test_equals_the_dense_twin(K, labels, B, rng):
     np.testing.assert_allclose(model.coef(), twin.W, atol=1e-9)
     if labels == "hard" and B < 1.0:  # projections are part of the test
         assert longest == pytest.approx(B)
-    assert model.n_unsolved == 0
+    assert model._totals[kernels.UNSOLVED] == 0
     certificate = model.certificate()
     assert certificate.loss == pytest.approx(twin.loss, rel=1e-12)
     if labels == "heavy":

@@ -9,7 +9,6 @@ import folklearn
 from folklearn import Aggregating, Folklore, Laplace, Mixture, Ogd, auto
 from folklearn.batch import OnlineToBatch
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.evidence import bounds
 from folklearn.serialization import Record
 from tests.reference import streams
 
@@ -130,7 +129,7 @@ def test_the_guarantee_is_the_certificate(n, seed):
 def test_the_guarantee_without_a_certificate(seed):
     X, y, _ = stream(seed)
     ogd = OnlineToBatch(Ogd(n_features=D, n_classes=K, B=5.0)).fit(X, y)
-    expected = bounds.ogd(T, n_features=D, n_classes=K, B=5.0) / T
+    expected = Ogd(n_features=D, n_classes=K, B=5.0).regret_bound(T) / T
     assert ogd.guarantee() == pytest.approx(expected)
     assert ogd.guarantee(B=1.0) is None  # only a certificate can tell
     for more in ({"weight": np.ones(T)}, {}):

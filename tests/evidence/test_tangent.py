@@ -161,6 +161,6 @@ def test_depth_counts_rows_merges_and_scalings(rng):
     assert many._all_totals()[DEPTH] == 300
     assert (0.5 * few)._all_totals()[DEPTH] == 11
     assert (0.5 * few).total_weight == 5.0
-    n_settled = 300 - many.n_waiting
+    n_settled = 300 - len(many._parts()["rows.X"])
     both = few + many
     assert both._all_totals()[DEPTH] == n_settled + 1 + (310 - n_settled)

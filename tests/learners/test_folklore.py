@@ -7,7 +7,6 @@ import pytest
 
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.evidence import bounds
 from folklearn.kernels.curvature import valid_curvature
 from folklearn.kernels.simplex import helmert
 from tests.reference import streams
@@ -141,7 +140,7 @@ def test_regret_is_below_the_certificate(name, K, seed):
     assert regret <= model.certificate(W).regret_bound <= certificate.regret_bound
     assert best >= certificate.best_linear_at_least
     norms = np.linalg.norm(X, axis=1)
-    closed = bounds.folklore(T, n_features=d, n_classes=K, B=B, R=max(1.0, norms.max()))
+    closed = Folklore(n_features=d, n_classes=K, B=B, R=max(1.0, norms.max())).regret_bound(T)
     assert regret <= closed
     if name == "adversarial":
         assert regret >= 0.7 * model.certificate(W).regret_bound  # tight where it matters

@@ -61,11 +61,11 @@ def test_loss_is_at_most_the_best_expert_plus_ln_n(name, K, seed):
         X, y = make_stream(name, seed, T, d, K, model)
         alone = [total_loss(expert, X, y) for expert in experts(d, K)]
         N = len(alone)
-        survivors = model.experts if not retire else model.survivors
+        survivors = model.experts if not retire else model._survivors
         best = min(alone[model.experts.index(expert)] for expert in survivors)
         assert model.certificate().loss <= best + math.log(N) + 1e-9
         if not retire:
-            assert len(model.survivors) == N
+            assert len(model._survivors) == N
 
 
 @given(
@@ -161,7 +161,7 @@ def test_the_share_of_a_retired_expert_goes_to_the_others(seed):
     Bs = (1e-3, 10.0, 11.0)
     model = Mixture([Folklore(n_features=d, n_classes=K, B=B) for B in Bs], share=True)
     model.run(X, y)
-    assert len(model.survivors) == 2
+    assert len(model._survivors) == 2
     assert model.weights[0] == 0.0
     assert model.weights.sum() == pytest.approx(1.0, abs=1e-12)
     alone = [total_loss(Folklore(n_features=d, n_classes=K, B=B), X, y) for B in Bs[1:]]
@@ -244,7 +244,7 @@ def test_retired_experts_stop_and_are_reported(seed):
     good = Folklore(n_features=d, n_classes=K, B=10.0)
     model = Mixture([bad, good])
     model.run(X, y)
-    assert model.survivors == [good]
+    assert model._survivors == [good]
     assert model.weights[0] == 0.0
     assert bad.certificate().n_rounds < 3000 == good.certificate().n_rounds
     # Up to its retirement the guarantee holds against the retired expert too.
@@ -279,7 +279,7 @@ def test_an_expert_that_brought_something_does_not_retire(monkeypatch):
         for x in rounds:
             alone.update(x.astype(float), 0)
         for model in (together, alone):
-            assert [model.experts.index(expert) for expert in model.survivors] == kept
+            assert [model.experts.index(expert) for expert in model._survivors] == kept
             np.testing.assert_array_equal([model._credit, model._stretch], 0.0)
 
 
@@ -314,7 +314,7 @@ def test_an_expert_that_catches_up_does_not_retire(monkeypatch):
         monkeypatch.setattr(mixtures, "_CATCHES_UP", catches_up)
         model = Mixture([Scripted(P) for P in (best, even, late)])
         model.run(np.arange(T)[:, None], np.zeros(T, int))
-        assert [model.experts.index(expert) for expert in model.survivors] == kept
+        assert [model.experts.index(expert) for expert in model._survivors] == kept
 
 
 def test_the_certified_expert_is_kept(rng):
@@ -325,7 +325,7 @@ def test_the_certified_expert_is_kept(rng):
     kept = Folklore(n_features=d, n_classes=K, B=10.0, lam=1e6)
     model = Mixture([kept, Folklore(n_features=d, n_classes=K, gamma=0.5, lam=1e-3)])
     model.run(X, y)
-    assert kept in model.survivors
+    assert kept in model._survivors
     assert model.certificate().valid
 
 
@@ -384,7 +384,7 @@ def test_save_and_resume(tmp_path, rng):
         np.concatenate([first, resumed.run(X[600:], y[600:])]), expected, atol=1e-9
     )
     assert resumed.certificate().loss == pytest.approx(straight.certificate().loss)
-    assert [type(e) for e in resumed.survivors] == [type(e) for e in straight.survivors]
+    assert [type(e) for e in resumed._survivors] == [type(e) for e in straight._survivors]
 
 
 def test_delayed_labels_are_predicted_again(rng):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evidence import bounds
 from folklearn.learners.sgd import Ogd
 from folklearn.serialization import Record, read
 from tests.reference import streams
@@ -75,7 +74,7 @@ def test_regret_is_below_the_bound(name, K, B, seed):
         X, y = STREAMS[name](seed, T, d, K)
         losses = -np.log(model.run(X, y)[np.arange(T), y])
     _, best, gap = best_in_class(X, y, B, K)
-    assert sum(losses) - (best - gap) <= bounds.ogd(T, n_features=d, n_classes=K, B=B)
+    assert sum(losses) - (best - gap) <= model.regret_bound(T)
 
 
 def test_weighted_regret_is_below_the_weighted_bound(seed):
@@ -87,15 +86,16 @@ def test_weighted_regret_is_below_the_weighted_bound(seed):
     losses = -np.log(model.run(X, y, weight=weights)[np.arange(T), y])
     _, best, gap = best_in_class(X, y, B, K, weight=weights)
     share = math.sqrt((weights**2).sum())
-    assert weights @ losses - (best - gap) <= share * bounds.ogd(1, n_features=d, n_classes=K, B=B)
+    assert weights @ losses - (best - gap) <= share * model.regret_bound(1)
 
 
 def test_the_bound_in_numbers():
     """G = sqrt 2, D = 2 * 3 * 2: 1.5 * sqrt 2 * 12 * 10."""
-    value = bounds.ogd(100, n_features=7, n_classes=4, B=3.0)
+    value = Ogd(n_features=7, n_classes=4, B=3.0).regret_bound(100)
     assert value == pytest.approx(180.0 * math.sqrt(2.0))
-    assert bounds.ogd(100, n_features=1, n_classes=4, B=3.0, R=2.0) == pytest.approx(2.0 * value)
-    assert bounds.ogd(0, n_features=1, n_classes=2, B=1.0) == 0.0
+    longer = Ogd(n_features=1, n_classes=4, B=3.0, R=2.0)
+    assert longer.regret_bound(100) == pytest.approx(2.0 * value)
+    assert longer.regret_bound(0) == 0.0
 
 
 def test_only_the_proportions_of_the_weights_matter(rng):

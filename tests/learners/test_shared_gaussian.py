@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import ClassGaussians, Mixture, Ogd, SharedGaussian
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.kernels import shared_gaussian as kernels
 from folklearn.learners.shared_gaussian import FixedGaussian
 from folklearn.serialization import Record, as_bytes
 from tests.learners.streams import mixed_stream
@@ -26,7 +27,7 @@ def assert_is_the_twin(model, twin):
     np.testing.assert_allclose(model.covariance(), P, atol=1e-9 * np.abs(P).max())
     assert model.loss == pytest.approx(twin.loss, rel=1e-9, abs=1e-9)
     assert model.n_rounds == twin.n_rounds
-    assert model.n_unsolved == 0
+    assert model._totals[kernels.UNSOLVED] == 0
 
 
 @pytest.mark.parametrize("K", [2, 3, 6])
@@ -57,7 +58,7 @@ def test_large_weights_equal_the_dense_twin(largest, seed, rng):
         np.testing.assert_allclose(p, twin.predict(x), atol=1e-7)
         twin.update(x, y, w)
     np.testing.assert_allclose(model.coef(), twin.W, atol=1e-6)
-    assert model.n_unsolved == 0
+    assert model._totals[kernels.UNSOLVED] == 0
 
 
 def test_one_round_in_numbers():

@@ -117,7 +117,7 @@ def test_lines_may_retire_and_what_has_retired_is_dropped(rng):
     assert model.lines is not None
     model.run(X[1023:1024], y[1023:1024])
     assert model.lines is None
-    assert model.experts == model.gaussians == model.survivors
+    assert model.experts == model.gaussians == model._survivors
     n = len(model.experts)
     assert n < 7
     for part in ("weights", "losses", "reviewed", "midway", "stretch", "credit"):

@@ -1,7 +1,6 @@
 """The online Newton step (Hazan, Agarwal and Kale 2007), and its certificate."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,11 +58,7 @@ class Ons(ProperLearner):
     """
 
     ARRAYS = ("W", "matrices", "totals")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return 2 * (K * d) ** 2
+    FEWEST_NUMBERS = staticmethod(lambda d, K: 2 * (K * d) ** 2)
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
         super().__init__(n_features, n_classes, B, R)
@@ -138,8 +133,3 @@ class Ons(ProperLearner):
                 n_rounds = f"{totals[counter]:.0f} of {totals[kernels.ROUNDS]:.0f} rounds"
                 return f"{what} in {n_rounds}{remedy}"
         return ""
-
-    @property
-    def n_unsolved(self) -> int:
-        """Rounds whose projection did not converge; the certificate counts its error."""
-        return int(self._totals[kernels.UNSOLVED])

@@ -98,11 +98,7 @@ class NaiveBayes(Serializable):
 
     PARAMS = ("n_features", "n_classes")
     ARRAYS = ("mass", "mean", "spread")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return 2 * K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: 2 * K * d)
 
     def __init__(self, *, n_features: int, n_classes: int) -> None:
         self.n_features = validation.count("n_features", n_features, 1)

@@ -260,9 +260,4 @@ def describe_details(model: Model) -> list[str]:
     if certificate is not None:
         unit = "round" if model.metrics.weight == model.n_rounds else "unit of weight"
         lines.append(certificate.in_full(model.metrics.weight, unit))
-        if learner.n_unsolved and certificate.valid:
-            lines.append(
-                f"In {count_of(learner.n_unsolved, 'round')} the prediction was not solved to full "
-                "precision; the certificate holds all the same."
-            )
     return lines

@@ -1,4 +1,4 @@
-"""How good predictions were: scores, the best model in hindsight, and proofs about both."""
+"""Proofs about the losses of all linear models, from sums over rows."""
 
 from folklearn import registry
 

@@ -49,7 +49,7 @@ class Certificate:
         if not self.valid:
             object.__setattr__(self, "regret_bound", math.inf)
 
-    def _is_finite(self) -> bool:
+    def _is_finite(self) -> bool:  # a certificate of given predictions may have an infinite loss
         return math.isfinite(self.loss) and math.isfinite(self.regret_bound)
 
     def __repr__(self) -> str:
@@ -63,12 +63,8 @@ class Certificate:
         )
 
     @property
-    def _is_about_one(self) -> bool:
-        return self.C is None and self.B is None
-
-    @property
     def _every(self) -> str:
-        return "the given" if self._is_about_one else "every fixed"
+        return "the given" if self.C is None and self.B is None else "every fixed"
 
     @property
     def _one_model(self) -> str:
@@ -88,10 +84,9 @@ class Certificate:
         return self.loss - self.regret_bound if self.valid else -math.inf
 
     def at_norm(self, norm: float) -> float:
-        """Return a lower bound on the total loss of models whose weights have at most this norm.
+        """Return a lower bound on the total loss of models of at most this Frobenius norm.
 
-        Without a penalty; the norm is that of all weights together, the root of their squares.
-        0 if this certificate does not cover them all.
+        Without a penalty; 0 if this certificate does not cover them all.
         """
         if self.C is None and not (self.B is not None and norm <= self.B):
             return 0.0
@@ -105,10 +100,7 @@ class Certificate:
         return "lower bound for linear models with their penalty"
 
     def in_words(self, weight: float | None = None) -> str:
-        """Return what is proven in one sentence, which names the models that it is about.
-
-        Averages are over the total weight, the number of rounds if None.
-        """
+        """Return in a sentence what is proven; averages are over `weight`, or the rounds."""
         if not self.valid:
             return f"There is no lower bound: {self.reason}."
         n = self.n_rounds if weight is None else weight
@@ -125,16 +117,13 @@ class Certificate:
             "before its label was known"
         )
         if self.regret_bound > 0.0:
-            none = "it is not" if self._is_about_one else "none of them is"
+            none = "it is not" if self._every == "the given" else "none of them is"
             gain = round_up(self.regret_bound / n)
             words += f", so that {none} better by more than {gain}{self._penalty_counted}"
         return f"{words}."
 
     def in_full(self, weight: float | None = None, unit: str = "round") -> str:
-        """Return what is proven, and no more, with all of its terms.
-
-        Averages are over the total weight in this unit, the number of rounds if None.
-        """
+        """Return what is proven, and no more, with all of its terms; averages as `in_words`."""
         if not self.valid:
             return f"There is no certificate: {self.reason}."
         n = self.n_rounds if weight is None else weight
@@ -166,7 +155,6 @@ def round_up(value: float) -> str:
 
 
 def _round_towards(value: float, direction: str) -> str:
-    """Round to four digits in the direction that keeps a claim true."""
     rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
     return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"
 

@@ -15,8 +15,14 @@ from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
-from folklearn.evidence.points import ExpansionPoint, choose_curvatures, entropies
-from folklearn.evidence.waiting_rows import IncomingRows, PenalisedSum, WaitingRows, compute_logits
+from folklearn.evidence.points import (
+    ExpansionPoint,
+    PenalisedSum,
+    WaitingRows,
+    choose_curvatures,
+    compute_logits,
+    entropies,
+)
 from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
@@ -45,7 +51,7 @@ class Evidence(LowerBound):
     other model.
 
     The 4,096 rows that are least known wait as they are. The others are expanded at models
-    near the best one, a plane and a quadratic each (docs/theory/evidence.md, sections 1 to 3):
+    near the best one, a plane and a quadratic each (docs/theory/evidence.md):
 
     .. math::
         \sum_t w_t \ell_t(W) + \tfrac12 \|W\|^2_\tau \;\ge\; h(\hat W) - \tfrac12 \sum_{kj}
@@ -58,11 +64,10 @@ class Evidence(LowerBound):
     24 points of expansion. `lower_bound` takes a few Newton steps over the rows that wait.
 
     Guarantee: `lower_bound` is at most the total loss plus penalty of every model W (K, d), in
-    floating point too (docs/theory/evidence.md).
+    floating point too.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     C : inverse of the penalty, as in scikit-learn: half the squares of the weights over C.
     constant : a column that is constant, whose weights are hardly penalised.
     device : where sums are made: "cpu", the default, or a device of PyTorch such as "cuda" (extra
@@ -84,11 +89,7 @@ class Evidence(LowerBound):
     """
 
     COUNTERS = ("_n_settled", "_next_point")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return 2 * K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: 2 * K * d)
 
     def __init__(
         self,
@@ -101,13 +102,14 @@ class Evidence(LowerBound):
     ) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, C=C, constant=constant)
         d, K = self.n_features, self.n_classes
-        self._totals = np.zeros(N_TOTALS)  # CONSTANT that of the planes
+        self._totals: Array = np.zeros(N_TOTALS)  # CONSTANT that of the planes
         self._planes: Array = np.zeros((K, d))
         self._device = device_named(device)
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = WaitingRows(d, K)
-        self._incoming = IncomingRows(SETTLED_ROWS)
+        self._incoming: list[tuple[Array, ...]] = []
+        self._n_incoming = 0
         self._points: list[ExpansionPoint] = []
         self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -129,19 +131,12 @@ class Evidence(LowerBound):
         return moved
 
     def _sums(self) -> Quadratic:
-        """Return the two sums of quadratics, which are of no rows at first."""
         shape = self._W.shape
         return self._quadratics or Quadratic.zeros(*shape, device=self._device, stacked=(2,))
 
     @property
-    def n_waiting(self) -> int:
-        """The rows that are kept as they are."""
-        self._flush()
-        return len(self._rows.X)
-
-    @property
     def n_rounds(self) -> int:
-        return int(self._totals[ROUNDS]) + len(self._incoming)
+        return int(self._totals[ROUNDS]) + self._n_incoming
 
     @property
     def total_weight(self) -> float:
@@ -151,7 +146,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = IncomingRows(SETTLED_ROWS)
+        copied._incoming = []
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -162,22 +157,28 @@ class Evidence(LowerBound):
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
         Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
-        if self._incoming.extend(x[None].copy(), Y, np.array([weight])):
-            self._flush()
+        self._receive(x[None].copy(), Y, np.array([weight]))
 
     def _add(self, rows: Rows) -> None:
-        for _, (X, _, labels, soft, weights) in rows.dense_parts():
+        for X, _, labels, soft, weights in rows.dense_parts():
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
             if len(X) >= SETTLED_ROWS:
                 self._flush()
                 self._insert(X, Y, weights)
-            elif self._incoming.extend(X.copy(), Y.copy(), weights.copy()):
-                self._flush()
+            else:
+                self._receive(X.copy(), Y.copy(), weights.copy())
+
+    def _receive(self, X: Array, Y: Array, weights: Array) -> None:
+        """Keep few rows, which must not change any more, until they are worth a sum."""
+        self._incoming.append((X, Y, weights))
+        self._n_incoming += len(X)
+        if self._n_incoming >= SETTLED_ROWS:
+            self._flush()
 
     def _flush(self) -> None:
-        incoming = self._incoming.drain()
-        if incoming is not None:
-            self._insert(*incoming)
+        batches, self._incoming, self._n_incoming = self._incoming, [], 0
+        if batches:
+            self._insert(*map(np.concatenate, zip(*batches, strict=True)))
 
     def _insert(self, X: Array, Y: Array, weights: Array) -> None:
         self._totals[ROUNDS] += len(X)
@@ -188,28 +189,20 @@ class Evidence(LowerBound):
         self._wait(X, Y, weights)
 
     def _wait(self, X: Array, Y: Array, weights: Array) -> None:
-        """Put rows to those that wait, and settle whenever there are enough."""
+        """Put rows to those that wait; those that are best known enter the sums if too many do."""
         start = 0
         while start < len(X):
             stop = start + KEPT_ROWS + SETTLED_ROWS - len(self._rows.X)
             self._rows.extend(X[start:stop], Y[start:stop], weights[start:stop])
-            start = min(stop, len(X))
-            self._settle()
-
-    def _settle(self) -> None:
-        """Let the rows that are best known enter the sums, once too many wait."""
-        n_ready = len(self._rows.X) - KEPT_ROWS
-        if n_ready >= SETTLED_ROWS:
-            with threads_for(self._W.size, everywhere=True):
-                if self._is_point_due():
-                    self._add_point(self._move())
-                self._enter(n_ready)
+            start = stop
+            if len(self._rows.X) == KEPT_ROWS + SETTLED_ROWS:
+                with threads_for(self._W.size, everywhere=True):
+                    if self._is_point_due():
+                        self._add_point(self._move())
+                    self._enter(SETTLED_ROWS)
 
     def _release_rows(self) -> None:
-        """Let all rows that wait enter the sums, where the bound is reached: it stays what it is.
-
-        Later rows move the minimiser, and then the sums are below what the rows had.
-        """
+        """Let all rows that wait enter the sums where the bound is reached: it stays what it is."""
         self._flush()
         if len(self._rows.X):
             self._W = self.minimise()[1]
@@ -309,10 +302,11 @@ class Evidence(LowerBound):
     ) -> tuple[Array, Array]:
         """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
 
-        That is the one below the losses (0), or their second order (1). With second derivatives.
+        That is below the losses (0), or their second order (1). With second derivatives.
         """
         curved = None if self._quadratics is None else self._quadratics[which]
-        total = PenalisedSum(self._rows, self._planes, self.penalties, curved, s, self._device)
+        rows, device = self._rows, self._device
+        total = PenalisedSum(rows, self._planes, self.penalties, curved, s, device)
         try:
             return total.minimise(self._W, most_steps, tolerance)
         except LinAlgError as error:

@@ -43,7 +43,6 @@ class LinearEvidence(LowerBound):
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     C, constant : of the penalty, as of `Evidence`.
 
     Examples
@@ -113,10 +112,8 @@ class LinearEvidence(LowerBound):
     def _rows_of(self, columns: Any) -> NDArray[np.int64]:
         """Return the rows of G for columns, new ones for columns that had not occurred."""
         index = self._columns.with_room(self._columns.n_with(columns))
-        if len(self._rows) < index.room:
-            larger = np.zeros((index.room, self.n_classes))
-            larger[: len(self._rows)] = self._rows
-            self._rows = larger
+        if (n_more := index.room - len(self._rows)) > 0:
+            self._rows = np.pad(self._rows, ((0, n_more), (0, 0)))
         self._columns = index
         return index.enter(columns)
 
@@ -149,7 +146,7 @@ class LinearEvidence(LowerBound):
         )
 
     def _add_balanced(self, rows: Rows, P: Array) -> None:
-        """Add many checked rows, with soft labels, whose planes touch near P (T, K).
+        """Add rows with soft labels, whose planes touch near P (T, K).
 
         Predictions are multiplied by a factor for each class, such that the slope along the
         constant, which is hardly penalised, is about 0.
@@ -170,17 +167,15 @@ class LinearEvidence(LowerBound):
         self._add_planes(rows, P)
 
     def _sum(self, other: Self) -> Self:
-        both = self._empty()
-        both._add_columns(self.columns, self.G)
+        both = self.grown()
         both._add_columns(other.columns, other.G)
         both._totals = merge_totals(self._totals, other._totals)
         return both
 
     def __mul__(self, factor: float) -> Self:
         factor = validation.fraction("factor", factor, 1.0)
-        scaled = self._empty()
-        scaled._add_columns(self.columns, factor * self.G)
-        scaled._totals[:] = self._totals
+        scaled = self.grown()
+        scaled._rows *= factor
         scaled._totals[[CONSTANT, WEIGHT, REACH]] *= factor
         scaled._totals[DEPTH] += 1.0
         return scaled

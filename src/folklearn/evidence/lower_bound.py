@@ -39,11 +39,7 @@ class LowerBound(Serializable, ABC):
 
     @property
     def penalties(self) -> Array:
-        """Penalties (d,): a model costs half the sum of these times the squares of its weights.
-
-        As in scikit-learn 1 / C, or 2 / C for two classes, whose rows are halves of the weights
-        that scikit-learn has; next to nothing for a constant column.
-        """
+        """Penalties (d,): a model costs half the sum of these times the squares of its weights."""
         return self._penalties_of(np.arange(self.n_features))
 
     def _penalties_of(self, columns: NDArray[np.int64]) -> Array:
@@ -53,10 +49,7 @@ class LowerBound(Serializable, ABC):
         return tau
 
     def add(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> None:
-        """Add rows X (T, d), dense or sparse, with labels (T,) or soft labels (T, K).
-
-        All rows are checked before any is added.
-        """
+        """Add rows X (T, d), dense or sparse, with labels (T,) or soft labels (T, K)."""
         self._add(Rows.checked(X, y, weight, **self._sizes))
 
     @property
@@ -64,8 +57,7 @@ class LowerBound(Serializable, ABC):
         return {"n_features": self.n_features, "n_classes": self.n_classes}
 
     @abstractmethod
-    def _add(self, rows: Rows) -> None:
-        """Add checked rows."""
+    def _add(self, rows: Rows) -> None: ...
 
     @abstractmethod
     def lower_bound(self) -> float:
@@ -76,15 +68,12 @@ class LowerBound(Serializable, ABC):
         """Return a lower bound on the total loss, without penalty, of one model W (K, d)."""
 
     @abstractmethod
-    def _sum(self, other: Self) -> Self:
-        """Return the sum of both, of the same sizes."""
+    def _sum(self, other: Self) -> Self: ...
 
     def __add__(self, other: Self) -> Self:
         if type(other) is not type(self):
             return NotImplemented
-        problem, other_problem = (
-            [getattr(each, word) for word in self.PARAMS] for each in (self, other)
-        )
+        problem, other_problem = ([getattr(x, word) for word in self.PARAMS] for x in (self, other))
         if problem != other_problem:
             raise InvalidInputError(
                 "evidence is added up only for the same problem and penalty: "
@@ -113,8 +102,8 @@ class LowerBound(Serializable, ABC):
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return the same evidence about models of more features and classes, which come last.
 
-        New features are as if they had been 0 so far. Rows that are in the sums stay rows among the
-        classes that there were: the loss over all classes is not smaller.
+        New features are as if they had been 0 so far; rows stay rows among the classes that there
+        were: the loss over all classes is not smaller.
         """
 
     @property
@@ -133,7 +122,7 @@ class LowerBound(Serializable, ABC):
         return sum(array.nbytes for array in self._parts().values())
 
     def certificate(self, loss: float, W: ArrayLike | None = None) -> Certificate:
-        """Return what this evidence says about predictions whose total loss on its rows is `loss`.
+        """Return what is proven of predictions whose total loss on these rows is `loss`.
 
         For every linear model, its penalty counted; or for one W (K, d), without a penalty.
         """

@@ -2,11 +2,8 @@
 
 Rows are cut into chunks, every chunk is summed by itself, and the sums of chunks are added up in
 one binary tree. The cuts depend on the sizes of the problem alone, so that on one machine and build
-the result has the same bits for any number of threads (`MapReduce`).
-
-The best model in hindsight and a penalised fit take Newton steps, with one pass for each: the step
-comes from the sums (`Expansion`), and the next pass shows whether the loss has fallen. A new way to
-go over rows is a class with one method, `Passes.total`.
+the result has the same bits for any number of threads. A new way to go over rows is a class with
+one method, `Passes.total`.
 """
 
 import copy
@@ -59,14 +56,10 @@ Batches = Callable[[], Iterable[Rows]]  # checked rows, the same ones in every c
 
 
 class RowChunk(NamedTuple):
-    """Consecutive rows that one thread sums.
+    """Consecutive rows that one thread sums."""
 
-    first : number of the first of these rows among all, from 0.
-    batches : the rows, in order, to be iterated over once.
-    """
-
-    first: int
-    batches: Iterable[Rows]
+    first: int  # number of the first of these rows among all, from 0
+    batches: Iterable[Rows]  # to be iterated over once
 
 
 def chunk_rows(n_features: int, n_classes: int) -> int | None:
@@ -158,8 +151,7 @@ class MapReduce:
         """Return the sum over all rows, `sum_chunk` of chunks of `size` rows added up.
 
         Without a size all rows are one chunk, and BLAS uses as many threads as it likes. This
-        thread reads the rows: with one job it holds a batch at a time, with several a chunk for
-        each and one or two that wait. An exception in a chunk ends all.
+        thread reads the rows, with several jobs a chunk for each and one or two that wait.
         """
         if size is None:
             return sum_chunk(RowChunk(first, batches))
@@ -226,10 +218,7 @@ class Passes(ABC):
 class LocalPasses(Passes):
     """Rows that this process can read, summed by its threads or on a device.
 
-    Parameters
-    ----------
-    batches : called for every pass, returns the same checked rows each time.
-    engine : threads and device.
+    `batches` is called for every pass, and returns the same checked rows each time.
     """
 
     def __init__(self, batches: Batches, engine: MapReduce = ONE_THREAD) -> None:
@@ -249,8 +238,7 @@ class LocalPasses(Passes):
         kept: list[tuple[int, DeviceRows]] = []
         room, first = device.bytes_free() / 2, 0
         for rows in self._batches():
-            for _, dense in rows.dense_parts():
-                X, _, *targets = dense
+            for X, _, *targets in rows.dense_parts():
                 for batch in DeviceRows.batches_of(device, n_classes, X, *targets):
                     room -= batch.n_bytes
                     if room >= 0.0:
@@ -279,9 +267,7 @@ def passes_over(
 
     X, y, weight are arrays, X perhaps a sparse one; or X is a function that returns batches
     (X, y) or (X, y, weight) anew for every pass, and y and weight are None. `n_jobs` threads
-    share every pass, on one machine with the same results to the last bit; -1 is all cores.
-    ``device`` is where sums over pairs of classes are made: "cpu", the default, or a device of
-    PyTorch such as "cuda". Rows stay there between two passes if they fit in half of its memory.
+    share every pass; -1 is all cores. ``device`` is where sums over pairs of classes are made.
     """
     engine = MapReduce.from_options(n_jobs, device)
     sizes = {"n_features": n_features, "n_classes": n_classes}
@@ -294,7 +280,7 @@ def passes_over(
 
     def check_batches() -> Iterable[Rows]:
         for X, y, *weights in source():
-            rows = Rows.checked(X, y, weights[0] if weights else None, **sizes)
+            rows = Rows.checked(X, y, *(weights or [None]), **sizes)
             yield copy.deepcopy(rows)  # the source may fill its arrays anew for the next batch
 
     return LocalPasses(check_batches, engine)
@@ -312,10 +298,9 @@ class Expansion:
 
     @classmethod
     def of(cls, chunk: RowChunk, W: Array) -> Self:
-        """Return the expansion of the rows of a chunk."""
         expansion = cls(W)
         for rows in chunk.batches:
-            for _, dense in rows.dense_parts():
+            for dense in rows.dense_parts():
                 expansion._add(dense)
         return expansion
 
@@ -340,13 +325,14 @@ class Expansion:
             coefficients, residuals = np.empty((len(X), P)), np.empty((len(X), K))
             expand_rows(Z, labels, soft, weights, coefficients, residuals)
             add_residuals(G, residuals, X)
-            if is_unpacked:
-                _add_unpacked_products(S, coefficients, X)
+            if is_unpacked:  # one product of matrices for each pair
+                lower = np.tril_indices(d)
+                for pair, c in zip(S, coefficients.T, strict=True):
+                    pair += ((X * c[:, None]).T @ X)[lower]
             else:
                 add_products(S, coefficients, X)
 
     def add_on_device(self, rows: DeviceRows) -> None:
-        """Add rows that are on the device of the sum."""
         S, G, _ = self.quadratic
         device = self.quadratic.device
         assert device is not None
@@ -357,17 +343,7 @@ class Expansion:
         return self.quadratic.gradient(self.W)
 
 
-def _add_unpacked_products(S: Array, coefficients: Array, X: Array) -> None:
-    """S (P, D) += coefficients' (products of features), one product of matrices for each pair."""
-    lower = np.tril_indices(X.shape[1])
-    for pair, c in zip(S, coefficients.T, strict=True):
-        pair += ((X * c[:, None]).T @ X)[lower]
-
-
 def backtrack_factor(slope: float, rise: float) -> float:
-    """Return by how much to shorten a step that led up, from a parabola through both ends.
-
-    `slope` is that of the whole step at its beginning, `rise` what it led up by.
-    """
+    """Return by how much to shorten a step of this slope that led up by `rise`: by a parabola."""
     lowest = -slope / (2.0 * (rise - slope)) if rise > slope else _MAX_BACKTRACK
     return min(max(lowest, _MIN_BACKTRACK), _MAX_BACKTRACK)

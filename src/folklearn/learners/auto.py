@@ -38,7 +38,7 @@ class Auto(ExpertLearner):
 
     Experts: leaders at four ridges (`Leader`), two leaders that forget, gradient descent at
     constant rates with and without a unit intercept, at a decaying rate, AdaGrad, and `Folklore`
-    for the worst case (chosen with the ten streams of experiments/real_data in view). Fixed share:
+    for the worst case (chosen with the streams of experiments/real_data in view). Fixed share:
 
     .. math:: \pi \leftarrow (1 - \alpha_t) \frac{\pi \circ e^{-\ell_t / w_{\max}}}{Z}
         + \frac{\alpha_t}{N}, \qquad \alpha_t = \frac1{t+1}
@@ -57,11 +57,10 @@ class Auto(ExpertLearner):
     and O(N K d + d^2).
 
     Guarantee: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``, from evidence, whatever the experts do. The loss is at most that
-    of the best expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 13, and up to
-    the round of retirement for one that has; nothing is known of what it would have done later.
-    With ``retire=False`` it holds against all, and `regret_bound` is that of Folklore with these
-    nats. See Theorem 2 of docs/theory/leaders.md, also for sequences of experts.
+    ``certificate().regret_bound``, whatever the experts do. The loss is at most that of the best
+    expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 13; against one that has,
+    this holds up to its retirement. With ``retire=False`` `regret_bound` is that of Folklore with
+    these nats. See Theorem 2 of docs/theory/leaders.md, also for sequences of experts.
     """
 
     PARAMS = ("n_features", "n_classes", "R", "retire", "max_weight", "certify")
@@ -96,11 +95,7 @@ class Auto(ExpertLearner):
         self._start(spec, folklore, device=device)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
-        """Return a learner with room for more features and classes, see `Learner.grown`.
-
-        Beyond the sizes of its backend it is what `auto` returns there, begun where this one
-        stands; its certificate is then of first order.
-        """
+        """Return a larger learner: of another backend, begun where this one stands, if need be."""
         sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
         backend = select_backend(**sizes, device=self._device)
         if backend != PAIRS:
@@ -171,13 +166,10 @@ def auto(
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     R : typical norm of x, which should be about 1 for the defaults to make sense.
-    retire : stop dear experts that carry no weight; what is lost by it is said in `Auto`, `Mixture`
-        and `SparseSgd`. With False none stops.
+    retire : stop dear experts that carry no weight, see `Auto`, `Mixture` and `SparseSgd`.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
-    certify : in the first backend, collect evidence for `certificate`; in the others it costs
-        nothing and is always there.
+    certify : in the first backend, collect evidence for `certificate`; in the others it is free.
     worst_case : in the first backend, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.
     backend : "pairs", "blocks" or "wide", to decide otherwise than by size.
@@ -222,5 +214,4 @@ def auto(
 
 
 def lane_taken(learner: Learner) -> str:
-    """Return the backend of a learner that `auto` returned."""
     return {Auto: PAIRS, Mixture: BLOCKS, SparseSgd: WIDE}[type(learner)]

@@ -7,7 +7,7 @@ raw rows, an agent) call the methods with an underscore.
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -28,39 +28,25 @@ from folklearn.validation import Rows
 
 
 class WarmStart(NamedTuple):
-    """What a learner takes over from another one.
+    """What a learner takes over from another one."""
 
-    W : (K, d), the model to begin with.
-    curvature : (K, d, d), of every class: the sum of w p_i (1 - p_i) xx'.
-    past : the evidence of the rounds so far, of first order.
-    loss, n_rounds : of these rounds.
-    """
-
-    W: Array
-    curvature: Array
-    past: LinearEvidence
-    loss: float
+    W: Array  # (K, d), the model to begin with
+    curvature: Array  # (K, d, d), of every class: the sum of w p_i (1 - p_i) xx'
+    past: LinearEvidence  # of first order, of the rounds so far
+    loss: float  # of these rounds
     n_rounds: int
 
 
 class LeadingModel(NamedTuple):
-    """The linear model of largest weight in a mixture, and what it sees of one context.
-
-    name : what it is.
-    share : its weight.
-    columns, values : (n,) of the context.
-    W : (K, n) its weights there.
-    bias : (K,) what else it adds to the logits.
-    is_on_top : whether it is added to the logits of another model, see `StackedSgd`.
-    """
+    """The linear model of largest weight in a mixture, and what it sees of one context."""
 
     name: str
-    share: float
-    columns: NDArray[Any]
-    values: Array
-    W: Array
-    bias: Array
-    is_on_top: bool = False
+    share: float  # its weight
+    columns: NDArray[Any]  # (n,) of the context
+    values: Array  # (n,)
+    W: Array  # (K, n), its weights there
+    bias: Array  # (K,), what else it adds to the logits
+    is_on_top: bool = False  # added to the logits of another model, see `StackedSgd`
 
 
 _MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning
@@ -73,27 +59,17 @@ class Learner(Serializable, ABC):
     A learner validates its parameters, calls `_size`, and has `_predict` and `_learn`; compiled
     ones have `_predict_batch` and `_run_chunk` too. What it keeps is declared (`Serializable`). It
     is for one thread at a time: a prediction may be kept for the update that follows it.
-
-    Attributes
-    ----------
-    n_features, n_classes : sizes of the problem, d and K.
-    max_weight : largest sample weight that it accepts.
-    B : largest row norm of the models that it competes with, of learners for a class of the paper.
-    R : the norm of x up to which `regret_bound` holds.
-    takes_sparse : whether it learns from sparse contexts; if not they are made dense, a chunk at
-        a time.
-    standing : losses of its experts by name on the hold-out rows (`folklearn.model.holdout`). If
-        another expert is best there, those that are good there do not retire here. It is not
-        saved, and not taken over by `grown`.
     """
 
     n_features: int
     n_classes: int
-    max_weight: float = math.inf
-    B: float = math.inf
-    R: float = math.inf
-    takes_sparse: bool = False
+    max_weight: float = math.inf  # the largest sample weight that it accepts
+    B: float = math.inf  # the largest row norm of its class, of learners of the paper
+    R: float = math.inf  # the norm of x up to which `regret_bound` holds
+    takes_sparse: bool = False  # if not, sparse contexts are made dense, a chunk at a time
     n_terms: int = 0  # at the beginning of a context, see `TermMixture`
+    # Losses of its experts by name on the hold-out rows (`folklearn.model.holdout`): where another
+    # one is best there, those that are good there do not retire here. Not saved, not `grown`.
     standing: Mapping[str, float] = MappingProxyType({})
     _shape: tuple[int]  # of a context
     _n_rounds: int = 0
@@ -121,10 +97,7 @@ class Learner(Serializable, ABC):
 
     def _predict_batch(self, X: Any, norms: Array) -> Array:
         """Return the probabilities (T, K) of checked contexts, all from the current state."""
-        P = np.empty((len(X), self.n_classes))
-        for x, p in zip(X, P, strict=True):
-            p[:] = self._predict(x)
-        return P
+        return np.array([self._predict(x) for x in X]).reshape(-1, self.n_classes)
 
     def _predict_rows(self, X: Any, norms: Array) -> Array:
         """Return the probabilities (T, K) of checked contexts, dense or sparse."""
@@ -173,10 +146,7 @@ class Learner(Serializable, ABC):
         """Predict, then learn, checked rows, dense or sparse; return the predictions (T, K)."""
         P = np.empty((len(rows.X), self.n_classes))
         done = 0
-        batches: Iterable[Rows] = [rows]
-        if isinstance(rows.X, SparseRows) and not self.takes_sparse:
-            batches = (batch for _, batch in rows.dense_parts())
-        for batch in batches:
+        for batch in [rows] if self.takes_sparse else rows.dense_parts():
             start = 0
             while start < len(batch.X):
                 stop = min(start + self._rows_at_once(batch), len(batch.X))
@@ -201,8 +171,8 @@ class Learner(Serializable, ABC):
     def predict(self, x: Any) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
 
-        Rows of a matrix are all predicted from the current state. It may be a sparse array of
-        SciPy; one sparse row is a pair (indices, values).
+        Rows of a matrix, which may be sparse, are all predicted from the current state; one sparse
+        row is a pair (indices, values).
         """
         if not validation.is_context(x, self._shape):
             if validation.is_sparse_context(x):
@@ -258,14 +228,13 @@ class Learner(Serializable, ABC):
 
     def _warn_of_long(self, norms: Array) -> None:
         """Warn, once, if rows are far longer than the learner was made for."""
-        if self._warned or not len(norms) or not np.median(norms) > _MAX_NORM_RATIO * self.R:
-            return
-        self._warned = True
-        warn_of_data(
-            f"the rows of X have norms of about {np.median(norms):.3g}, and {type(self).__name__} "
-            f"was made for norms of about R = {self.R:g}: probabilities will be extreme; scale the "
-            "features, or use folklearn.Model, which does"
-        )
+        if len(norms) and not self._warned and np.median(norms) > _MAX_NORM_RATIO * self.R:
+            self._warned = True
+            warn_of_data(
+                f"the rows of X have norms of about {np.median(norms):.3g}, and "
+                f"{type(self).__name__} was made for norms of about R = {self.R:g}: probabilities "
+                "will be extreme; scale the features, or use folklearn.Model, which does"
+            )
 
     def _check_rows(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         sizes = {"n_features": self._shape[0], "n_classes": self.n_classes}
@@ -278,13 +247,8 @@ class Learner(Serializable, ABC):
 
     @property
     def lines(self) -> "Learner | None":
-        """What learns the columns alone: itself, unless terms are mixed in (`TermMixture`)."""
+        """The learner of the columns alone: itself, unless terms are mixed in (`TermMixture`)."""
         return self
-
-    @property
-    def n_unsolved(self) -> int:
-        """Rounds that were not solved to full precision; a certificate holds all the same."""
-        return 0
 
     @property
     def n_bytes(self) -> int:
@@ -296,7 +260,10 @@ class Learner(Serializable, ABC):
         return 8 * n_classes * n_features
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return a certificate that is not valid, and says why: nothing is proven here."""
+        """Return the certificate for every model that it is about, or for one W (K, d).
+
+        Of a learner that proves nothing it is not valid, and says why.
+        """
         reason = f"{type(self).__name__} proves nothing about other models"
         return Certificate(math.nan, math.inf, self.n_rounds, valid=False, reason=reason)
 
@@ -305,11 +272,8 @@ class Learner(Serializable, ABC):
         raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
-        """Return the linear model of largest weight, and what it sees of a checked context.
-
-        Weights are of the experts in the order of their names, by default its own.
-        """
-        name, share = type(self).__name__, 1.0 if weights is None else float(weights[0])
+        """Return the linear model of largest weight, by default of its own weights."""
+        (name,), share = self._expert_names(), 1.0 if weights is None else float(weights[0])
         no_bias = np.zeros(self.n_classes)
         return LeadingModel(name, share, np.arange(len(x)), x, self.coef(), no_bias)
 
@@ -329,15 +293,15 @@ class Learner(Serializable, ABC):
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> "Learner":
         """Return a learner with room for more features and classes; this one is unchanged.
 
-        New features come last and are as if they had been 0 so far; new classes come last
-        and were not there before. It may be of another kind, if that is what the size calls for.
+        New features come last and are as if they had been 0 so far; new classes come last. It may
+        be of another kind, if that is what the size calls for.
         """
         raise InvalidInputError(f"{self!r} cannot grow: it must know all classes and features")
 
     def _begin_classes(self, first: int, constant: int, weight: float) -> None:
-        """Give the classes from the first on a weight of the constant column, counted from the end.
+        """Give late classes, from the first on, a weight of the constant, counted from the end.
 
-        For classes that come late: at 0 one would be as likely as any other at once.
+        At 0 one would be as likely as any other at once.
         """
 
     def _release_rows(self) -> None:
@@ -384,11 +348,20 @@ class LinearLearner(Learner):
         return P
 
     def coef(self) -> Array:
-        """Return the weights W (K, d) that the next prediction uses."""
         return self._W.copy()
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         return [(1.0, np.pad(self.coef(), ((0, 0), (0, 1))))]
+
+
+class FixedLearner(Learner):
+    """A copy of a learner that only predicts."""
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        raise InvalidInputError("a copy that was made to predict cannot learn")
 
 
 class FirstOrderCertified(Learner):
@@ -417,16 +390,12 @@ class FirstOrderCertified(Learner):
         return LinearEvidence.of(*self._planes(), n_features=self.n_features)
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return the certificate for every linear model, or for one W (K, d)."""
         return self.evidence().certificate(self.loss, W)
 
 
 def rows_to_review(n_rounds: int, first: int) -> int:
     """Return the rounds until experts are reviewed: after `first`, and at every doubling."""
-    review = first
-    while review <= n_rounds:
-        review *= 2
-    return review - n_rounds
+    return (first << (n_rounds // first).bit_length()) - n_rounds
 
 
 def check_is_learner(name: str, value: Any) -> None:

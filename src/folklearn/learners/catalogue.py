@@ -1,8 +1,4 @@
-"""Learners by name, for the command line and the adapters, and the backend of `auto` by size.
-
-pairs    a matrix (d, d) for every pair of classes: second order, the tightest certificates;
-blocks   a matrix (d, d) for every class: many classes, few features;
-wide     first order: any width, sparse rows, what occurs is what costs.
+"""Learners by name, and the backend of `auto` by size, see there.
 
 The boundaries are where a backend costs about a millisecond a round on one core, measured by
 `python -m benchmarks.backends` (benchmarks/results/backends.md).
@@ -70,27 +66,24 @@ def make(
     if device != OWN:
         settings = {**settings, "device": device}
     takes = settings_of(name)
-    for setting in settings:
-        if setting not in takes:
-            raise InvalidInputError(
-                f"{name} does not take the setting {setting!r}; it takes: {', '.join(takes)}"
-            )
+    for setting in [word for word in settings if word not in takes]:
+        raise InvalidInputError(
+            f"{name} does not take the setting {setting!r}; it takes: {', '.join(takes)}"
+        )
     return registry.find(CATALOGUE[name])(n_features=n_features, n_classes=n_classes, **settings)
 
 
 def settings_of(name: str) -> tuple[str, ...]:
     """Return the names of the settings that a learner takes, besides its sizes."""
     if name not in CATALOGUE:
-        raise InvalidInputError(
-            f"there is no learner {name!r}; choose one of: {', '.join(CATALOGUE)}"
-        )
+        choices = ", ".join(CATALOGUE)
+        raise InvalidInputError(f"there is no learner {name!r}; choose one of: {choices}")
     parameters = inspect.signature(registry.find(CATALOGUE[name])).parameters
     return tuple(word for word in parameters if word not in ("n_features", "n_classes"))
 
 
 @cache
-def _smallest(name: str) -> Learner:
-    """Return a learner of a kind to ask what all of its kind can do."""
+def _smallest(name: str) -> Learner:  # of a kind, to ask what all of its kind can do
     return make(name, 1, 2, {})
 
 

@@ -38,13 +38,11 @@ class ClassGaussians(FirstOrderCertified):
 
     Time O(d^2 K) and memory 4 d^2 K bytes.
 
-    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``, whatever the learner does. It is evidence of first order
-    (docs/theory/large-problems.md): looser than that of `Leader`.
+    Guarantee: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``, of first order (docs/theory/large-problems.md).
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive. The default is for many classes with
         few rows each; where rows per class are hundreds, .003 is better.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
@@ -69,11 +67,7 @@ class ClassGaussians(FirstOrderCertified):
 
     PARAMS = ("n_features", "n_classes", "ridge", "R")
     ARRAYS = ("W", "P", "G", "totals")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * (d * (d + 1) // 2)  # where compiled code would overflow
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * (d * (d + 1) // 2))  # n_products may overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0
@@ -113,36 +107,28 @@ class ClassGaussians(FirstOrderCertified):
         kernels.predict_blocks_rows(self._W, X, P)
         return P
 
+    @property
+    def _state(self) -> tuple[Array, ...]:
+        return self._W, self._P, self._G, self._totals, self._spread, self._work
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        return kernels.block_round(
-            self._W, self._P, self._G, self._totals, self._spread, self._work,
-            x, label, soft, weight, validation.MAX_NORM,
-        )  # fmt: skip
+        return kernels.block_round(*self._state, x, label, soft, weight, validation.MAX_NORM)
 
     def _rows_at_once(self, rows: Rows) -> int:
         return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows
-        kernels.block_rounds(
-            self._W, self._P, self._G, self._totals, self._spread, self._work,
-            X, labels, soft, weights, P,
-        )  # fmt: skip
-
-    @property
-    def n_unsolved(self) -> int:
-        return int(self._totals[kernels.UNSOLVED])
+        kernels.block_rounds(*self._state, X, labels, soft, weights, P)
 
     @property
     def loss(self) -> float:
-        """The total (weighted) loss so far."""
         return float(self._totals[kernels.LOSS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return int(8 * n_classes * (n_products(n_features) + 2 * n_features))
 
     def coef(self) -> Array:
-        """Return the mean weights W (K, d) that the next prediction uses."""
         return np.ascontiguousarray(self._W.T)
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:

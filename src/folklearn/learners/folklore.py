@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.evidence import bounds
 from folklearn.evidence.certificate import Certificate, scope_of_growth
 from folklearn.kernels import prediction_rules as rules
+from folklearn.kernels.curvature import gamma_star_below
 from folklearn.kernels.second_order import predict_round, update_round
 from folklearn.kernels.second_order_state import SecondOrderState
 from folklearn.learners.base import Learner
@@ -28,8 +28,8 @@ _DEFAULT_NORM = 10.0  # of models that `certificate_at_norm` is about
 class SecondOrderLearner(Learner):
     """Rounds on the state S = A^-1, theta = A^-1 g of a sum of quadratic surrogates.
 
-    FOLKLORE, AIOLI, GAF and Laplace differ in their rule of prediction and their constants: they
-    validate their parameters, then call `_start`. A round, in `kernels.second_order`:
+    FOLKLORE, AIOLI, GAF and Laplace differ in their rule of prediction and their constants. A
+    round, in `kernels.second_order`:
 
         P, C, q = context_stats(S, theta, x)    S(I (x) x), (I (x) x)'P and (I (x) x)'theta
         p = predict_from_state(C, q)            the rule, of K numbers
@@ -45,10 +45,7 @@ class SecondOrderLearner(Learner):
     memory: int | None = None  # rounds after which an example counts 1/e; None is without end
     lam: float
 
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
+    FEWEST_NUMBERS = staticmethod(lambda d, K: (K - 1) * d * ((K - 1) * d + 1) // 2)  # S
 
     def _start(
         self, *, gamma: float | None, pull: float = 0.5, mu: float = 0.0, nodes: Array | None = None
@@ -108,10 +105,6 @@ class SecondOrderLearner(Learner):
         return int(self._state.totals[rules.ROUNDS])
 
     @property
-    def n_unsolved(self) -> int:
-        return int(self._state.totals[rules.UNSOLVED])
-
-    @property
     def n_bytes(self) -> int:
         return self._state.S.nbytes + self._state.memo.nbytes
 
@@ -119,27 +112,20 @@ class SecondOrderLearner(Learner):
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes, see `Learner.grown`.
-
-        It knows exactly what one that had all features at the start would know; past rounds
-        remain rounds among fewer classes. Costs one copy of the state.
-        """
         larger = self._larger(n_features, n_classes)
         larger._state.adopt(self._state)
         larger._first_classes = self._first_classes
         return larger
 
     def renew(self, feature: int) -> None:
-        """Forget one feature, which means something else from now on; the others stay known.
+        """Forget one feature, which means something else from now on, in O(n).
 
-        The certificate then covers models whose weights of this feature change now, and is dearer
-        by lam K B^2. Costs O(n).
+        The certificate then covers models whose weights of it change now, and is dearer.
         """
         self._state.renew(feature)
         self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2
 
     def coef(self) -> Array:
-        """Return the mean weights (K, d) of the current state; its columns sum to zero."""
         return self._state.mean()
 
     def _explicit_rule(self) -> tuple[Array, float] | None:
@@ -198,10 +184,9 @@ class SecondOrderLearner(Learner):
 class Folklore(SecondOrderLearner):
     r"""Online multiclass logistic regression with logarithmic regret and a live certificate.
 
-    Use it on any stream of labelled examples: no learning rate, each example is learned
-    once, and `certificate` says at every moment how much better any linear model of row
-    norm at most B could have done in hindsight. Prefer a first-order method when the state
-    of ((K-1) d)^2 numbers does not fit in memory.
+    Use it on any stream of labelled examples whose state of ((K-1) d)^2 numbers fits in memory: no
+    learning rate, and `certificate` says at every moment how much better any linear model of row
+    norm at most B could have done in hindsight.
 
     Follow the regularised leader on quadratic lower bounds of the loss, with the improper
     regulariser :math:`\phi_t` that minimises the worst case over the label to come:
@@ -219,23 +204,19 @@ class Folklore(SecondOrderLearner):
 
     Guarantee, for every stream, hard or soft labels, any ``lam`` and any R: regret against
     every W of row norm at most B is at most ``certificate().regret_bound``. For unit weights
-    and contexts of norm at most R that is at most `folklearn.evidence.bounds.folklore`, which is
-    O((BR + ln K) d K ln T).
+    and contexts of norm at most R that is at most `regret_bound`, O((BR + ln K) d K ln T).
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the linear models to compete with, positive. With contexts of
         norm about 1, 10 is a good start; a larger B trusts the data faster.
     R : rough bound on the norm of x; it only sets the default ``lam``.
     lam : ridge :math:`\lambda`, positive; by default 2R/B.
-    gamma : curvature :math:`\gamma`, positive. By default the largest constant that is
-        valid in each round. A number is used as given, and the certificate becomes invalid
-        once a round's valid constant is below it.
-    memory : rounds after which an example counts 1/e of what it did, at least 1, for streams
-        that drift; by default none is forgotten. Examples lose weight ten times within one memory,
-        at O(n^3) each, n = (K-1) d: keep it well above n. A learner that forgets has neither
-        certificate nor regret bound.
+    gamma : curvature :math:`\gamma`, positive; by default the largest that is valid in each round.
+        A larger number makes the certificate invalid.
+    memory : rounds after which an example counts 1/e, at least 1, for streams that drift, or None.
+        Examples lose weight ten times within one memory, at O(n^3) each, n = (K-1) d: keep it
+        well above n. A learner that forgets has neither certificate nor regret bound.
 
     Examples
     --------
@@ -274,12 +255,25 @@ class Folklore(SecondOrderLearner):
         self._start(gamma=self.gamma)
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
-        if self.memory is not None:
+        r"""Return a bound on the regret after `n_rounds` for unit weights and :math:`|x|\le R`.
+
+        .. math::
+            \lambda K B^2 + \frac14 \left(\frac1{\gamma_{\min}} + \frac{R^2}{4\lambda}\right)
+            (K-1) d \ln\left(1 + \frac{\gamma_{\max} T R^2}{\lambda K d}\right)
+
+        The curvature of a round lies between :math:`\gamma_{\min} = \gamma^*(2BR + \ln(K-1))`
+        and :math:`\gamma_{\max} = 1/2`; a given ``gamma``, which must be at most the former, is
+        both. The paper's Theorem 1 has a curvature that is too large and drops a factor 1/4.
+        """
+        T, d, K = validation.count("n_rounds", n_rounds, 0), self.n_features, self.n_classes
+        B, R, lam = self.B, self.R, self.lam
+        least, most = float(gamma_star_below(2.0 * B * R + math.log(K - 1))), 0.5
+        if self.memory is not None or (self.gamma is not None and self.gamma > least):
             return math.inf
-        return bounds.folklore(
-            n_rounds, **self._sizes, B=self.B, R=self.R, lam=self.lam, gamma=self.gamma
-        )
+        if self.gamma is not None:
+            least = most = self.gamma
+        growth = math.log1p(most * T * R**2 / (lam * K * d))
+        return lam * K * B**2 + 0.25 * (1.0 / least + R**2 / (4.0 * lam)) * (K - 1) * d * growth
 
 
 def certificate_at_norm(learner: Learner, B: float | None = None) -> Certificate:

@@ -1,8 +1,4 @@
-"""Leaders: the modes of ridges over everything seen, for many ridges at the price of one.
-
-`ExpertLearner` is what `Leader` and `auto` share: a panel of experts in one mixture, and its
-evidence.
-"""
+"""Leaders: the modes of ridges over everything seen, for many ridges at the price of one."""
 
 import copy
 from collections.abc import Sequence
@@ -24,7 +20,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting, Tracker
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
-from folklearn.learners.base import LeadingModel, Learner
+from folklearn.learners.base import FixedLearner, LeadingModel, Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -37,7 +33,7 @@ _NO_FOLKLORE: Array = np.empty(0)  # in place of what Folklore predicts
 
 
 class Expert(NamedTuple):
-    """One expert of a panel: what it is, its total loss, its weight in the mixture."""
+    """One expert of a panel, its total loss and its weight in the mixture."""
 
     name: str
     loss: float
@@ -45,13 +41,12 @@ class Expert(NamedTuple):
 
 
 class ExpertLearner(Learner):
-    """Rounds of a panel; a learner validates its parameters, then calls `_start`.
+    """A panel of experts in one mixture, and its evidence: what `Leader` and `auto` share.
 
     A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
     losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
-    of evidence. When something is due (`_settle`) rows enter the sums, leaders are refreshed from
-    them by Newton steps, room for rows is made, and experts retire. What all rows prove about
-    linear models is collected apart, in `Evidence`.
+    of evidence. When something is due, `_settle` does it. What all rows prove about linear models
+    is collected apart, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -159,7 +154,7 @@ class ExpertLearner(Learner):
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         state, shares = self._state, self._state["weights"] if weights is None else weights
-        W = state["W"].reshape(self.n_features + 1, -1, self.n_classes).transpose(1, 2, 0).copy()
+        W = state["W"].transpose(1, 2, 0).copy()
         W[:, :, -1] *= state.spec.unit
         models = [*W] if self._folklore is None else [*W, self._folklore]
         return list(zip(shares.tolist(), models, strict=True))
@@ -204,11 +199,9 @@ class ExpertLearner(Learner):
                     done, is_due = len(predicted), False
                     P[start : start + done] = predicted
                 else:
-                    X, _, *labels_and_weights = rest
-                    done, is_due = panel.run(
-                        state.memo, state.plan, folklore_p[start:], X, *labels_and_weights,
-                        P[start:],
-                    )  # fmt: skip
+                    X, _, *targets = rest
+                    arrays = folklore_p[start:], X, *targets, P[start:]
+                    done, is_due = panel.run(state.memo, state.plan, *arrays)
                 start += done
                 if is_due:
                     self._settle()
@@ -272,12 +265,12 @@ class ExpertLearner(Learner):
         return FixedExperts.of(self)
 
     def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
-        spec, K = self._state.spec, self.n_classes
+        spec = self._state.spec
         weights = self._state["weights"] if weights is None else weights
         best = int(np.argmax(weights[: len(spec.numbers["linear"])]))  # Folklore is none
-        W = self._state["W"].reshape(self.n_features + 1, -1, K)[:, best].T
-        seen = self._expert_names()[best], float(weights[best]), np.arange(len(x)), x
-        return LeadingModel(*seen, W[:, :-1], spec.unit * W[:, -1])
+        name, W = self._expert_names()[best], self._state.model(best)
+        bias = spec.unit * self._state["W"][-1, best]
+        return LeadingModel(name, float(weights[best]), np.arange(len(x)), x, W, bias)
 
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
@@ -299,7 +292,7 @@ class ExpertLearner(Learner):
         return "no evidence was collected: construct the learner with certify=True"
 
     def curvature(self) -> Array:
-        """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
+        """Return the sums (K, d, d) of w p_i (1 - p_i) xx' over all rounds, by class."""
         state = self._whole_state()
         kept = slice(int(state.plan[panel.N_KEPT]))
         rows = (state[f"kept_{axis}"][kept] for axis in ("x", "y", "w"))
@@ -314,7 +307,6 @@ class ExpertLearner(Learner):
         return classes
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return the certificate for every linear model, or for one W (K, d)."""
         if self._evidence is not None:
             return self._evidence.certificate(self.loss, W)
         return replace(super().certificate(W), loss=self.loss, reason=self._why_unproven())
@@ -337,10 +329,9 @@ class ExpertLearner(Learner):
 
     @property
     def n_bytes(self) -> int:
-        folklore = 0 if self._folklore is None else self._folklore.n_bytes
-        sums = 0 if self._sums is None else self._sums.n_bytes
-        evidence = 0 if self._evidence is None else self._evidence.n_bytes
-        return self._state.memo.nbytes + self._state.plan.nbytes + folklore + sums + evidence
+        parts = (self._folklore, self._sums, self._evidence)
+        n_inside = sum(part.n_bytes for part in parts if part is not None)
+        return self._state.memo.nbytes + self._state.plan.nbytes + n_inside
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state if self._sums is None else self._whole_state()
@@ -365,14 +356,14 @@ class ExpertLearner(Learner):
         fresh = self._state.plan.copy()
         super()._restore(record)
         parts: Any = ((self._folklore, spec.folklore), (self._evidence, is_certified))
-        for held, is_there in parts:
-            if (held is not None) != is_there or (is_there and held._sizes != self._sizes):
+        for part, is_there in parts:
+            if (part and part._sizes) != (self._sizes if is_there else None):
                 raise record.error("has a part that does not fit its sizes")
         if not self._state.is_consistent(fresh):
             raise record.error("has a panel that does not fit its sizes")
 
 
-class FixedExperts(ExpertLearner):
+class FixedExperts(FixedLearner, ExpertLearner):
     """An `ExpertLearner` that only predicts: its linear models, without sums and rows."""
 
     PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R", "max_weight")
@@ -420,12 +411,6 @@ class FixedExperts(ExpertLearner):
     def _expert_names(self) -> list[str]:
         return self.names
 
-    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        raise InvalidInputError("a copy that was made to predict cannot learn")
-
-    def _run_chunk(self, rows: Rows, P: Array) -> None:
-        raise InvalidInputError("a copy that was made to predict cannot learn")
-
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
         raise InvalidInputError("a copy that was made to predict cannot grow")
 
@@ -433,32 +418,30 @@ class FixedExperts(ExpertLearner):
 class Leader(ExpertLearner):
     r"""Follow the leader of several ridges: online maximum likelihood, in one pass.
 
-    Use it on streams whose rows come in no particular order; on streams that drift prefer `auto`,
-    which has trackers too.
+    Use it on streams whose rows come in no particular order; for those that drift there is `auto`.
 
     .. math::
         W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_{\text{kept } s} \ell_s(W)
         + \hat E_{1/2}(W)
 
-    The first rows are kept, with their true loss; every later one is replaced by its quadratic
-    at the model of the best ridge so far. All ridges share the one sum of these, and are mixed
-    by their losses (Bayes). Modes are refreshed after every twentieth more of rounds (tenth,
-    later, and for many unknowns), by two damped Newton steps: O(ln T) refreshes.
+    The first rows are kept, with their true loss; later ones are replaced by quadratics at the
+    model of the best ridge so far, whose one sum all ridges share. Ridges are mixed by their losses
+    (Bayes). Modes are refreshed after every twentieth more of rounds (tenth, later, and for many
+    unknowns), by two damped Newton steps.
 
     Time (K d)^2 flops a round and O((K d)^3) a refresh; memory 4 (K d)^2 bytes and the kept rows,
     and as much again for `Evidence`.
 
-    Guarantee: none in advance. Live: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``, whatever the learner does.
+    Guarantee: regret against every W, its penalty counted, is at most
+    ``certificate().regret_bound``; none in advance.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     ridges : :math:`\lambda` of every leader, positive, for contexts of norm R.
     R : typical norm of x, positive; ridges are multiplied by R^2.
     kept : rows that keep their true loss, at least 1.
-    memory : rounds after which a row counts 1/e, at least 1; a learner that forgets collects no
-        evidence. By default none is forgotten.
+    memory : rounds after which a row counts 1/e, at least 1, or None; a learner that forgets
+        collects no evidence.
     max_weight : largest sample weight that will occur, positive.
     certify : collect evidence about all linear models, C = 1 (`Evidence`), for `certificate`.
     device : where the sums are and leaders are refreshed: "cpu", the default, or a device of

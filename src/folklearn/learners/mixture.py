@@ -14,14 +14,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.lower_bound import round_loss_up
 from folklearn.kernels.experts import weigh_rounds
-from folklearn.learners.base import (
-    LeadingModel,
-    Learner,
-    WarmStart,
-    check_is_learner,
-    check_weights,
-    rows_to_review,
-)
+from folklearn.learners import base
+from folklearn.learners.base import LeadingModel, Learner, WarmStart
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -40,7 +34,7 @@ class Mixture(Learner):
     r"""Mixture of learners: as good as the best of them, up to ln N nats in total.
 
     Use it when the right B, ridge or even algorithm is not known; `auto` builds a good one.
-    With ``share`` it follows the best expert of the moment: use that on streams that change.
+    With ``share`` it follows the best expert of the moment, on streams that change.
 
     .. math:: p_t = \sum_i \pi_i p_t^{(i)}, \qquad
         \pi_i \leftarrow (1 - a_t)\, \frac{\pi_i\, e^{-w_t \ell_t^{(i)} / w_{\max}}}{\sum_j
@@ -54,14 +48,12 @@ class Mixture(Learner):
     loss :math:`\le \min_i L^{(i)} + w_{\max} \ln N`, :math:`L^{(i)}` the weighted loss of
     expert i. With ``share``, :math:`\min_i L^{(i)} + w_{\max} (\ln N + \ln T)`, and at most
     :math:`w_{\max} ((m+1) \ln N + \sum_i \ln t_i + \ln T)` more than every sequence of experts
-    with m switches, :math:`t_i` the last round of the old expert. With ``retire``, the default,
-    this holds against the survivors, and against a retired expert, or one that `grown` leaves
-    behind, up to its retirement: what it would have done later may be better by any amount.
+    with m switches, :math:`t_i` the last round of the old expert. Against an expert that has
+    retired, or that `grown` left behind for want of memory, this holds up to then.
 
     Parameters
     ----------
-    experts : learners with equal n_features and n_classes that have learned nothing, each
-        listed once; the mixture takes them over.
+    experts : learners of equal sizes that have learned nothing, each listed once.
     share : let every round give each expert a share of all weights.
     retire : at rounds 1024, 2048, ..., stop experts that are more than 50 nats (20 from round 4096
         on) behind the best, lost more than it in the last half of the rounds, are not catching
@@ -116,8 +108,8 @@ class Mixture(Learner):
         if not self.experts:
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
-            check_is_learner(f"expert {i}", expert)
-        sizes = {(self._n_features_of(e), e.n_classes) for e in self.experts}
+            base.check_is_learner(f"expert {i}", expert)
+        sizes = {(e.n_features - self._n_terms_of(e), e.n_classes) for e in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(
                 f"the experts of a mixture must have equal n_features and n_classes, got {sizes}"
@@ -137,8 +129,9 @@ class Mixture(Learner):
         self._totals: Array = np.zeros(_N_TOTALS)
         self._find_survivors()
 
-    def _n_features_of(self, expert: Learner) -> int:
-        return expert.n_features
+    def _n_terms_of(self, expert: Learner) -> int:
+        """Return how many terms an expert sees in front of the columns, see `TermMixture`."""
+        return 0
 
     def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
         """Yield survivors with what each sees of contexts (T, d), or of one (d,), and the norms."""
@@ -173,17 +166,12 @@ class Mixture(Learner):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self._find_survivors()
-        check_weights("Mixture", self._weights[self._alive])
+        base.check_weights("Mixture", self._weights[self._alive])
 
     @property
     def weights(self) -> Array:
         """The weights of the experts; 0 for a retired one."""
         return self._weights.copy()
-
-    @property
-    def survivors(self) -> list[Learner]:
-        """The experts that still learn."""
-        return list(self._survivors)
 
     def _predict(self, x: Array) -> Array:
         P = np.array([expert._predict(x) for expert, x, _ in self._views(x)])
@@ -193,19 +181,32 @@ class Mixture(Learner):
         P = [expert._predict_rows(*seen) for expert, *seen in self._views(X, norms)]
         return _mix(np.array(P), self._weights[self._alive, None])
 
+    def _names_of(self, expert: Learner) -> list[str]:
+        return [f"{self.experts.index(expert)}: {type(expert).__name__}"]
+
     def _expert_names(self) -> list[str]:
-        return [f"{i}: {type(self.experts[i]).__name__}" for i in self._alive]
+        return [name for expert in self._survivors for name in self._names_of(expert)]
 
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
         return np.array([e._predict_rows(*seen) for e, *seen in self._views(X, norms)])
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
-        shares = self._weights[self._alive] if weights is None else weights
         return [
             (share * share_within, model)
-            for expert, share in zip(self._survivors, shares.tolist(), strict=True)
-            for share_within, model in expert._mixed_models()
+            for expert, share, within in self._shares(weights)
+            for share_within, model in expert._mixed_models(within)
         ]
+
+    def _shares(self, weights: Array | None) -> Iterator[tuple[Learner, float, Array | None]]:
+        """Yield survivors with their shares, or 1 and those within them, by weights of all names.
+
+        By default the shares are the weights of this mixture.
+        """
+        names = [1 if weights is None else len(self._names_of(e)) for e in self._survivors]
+        weights = self._weights[self._alive] if weights is None else weights
+        for expert, n in zip(self._survivors, names, strict=True):
+            yield (expert, 1.0, weights[:n]) if n > 1 else (expert, float(weights[0]), None)
+            weights = weights[n:]
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         views = list(self._views(x))
@@ -217,7 +218,7 @@ class Mixture(Learner):
 
     def _rows_at_once(self, rows: Rows) -> int:
         looks = _FIRST_LOOK, _FIRST_LOOK * 3 // 2
-        return min(*(rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
+        return min(*(base.rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         views = self._views(rows.X, rows.norms)
@@ -276,28 +277,20 @@ class Mixture(Learner):
         self._find_survivors()
 
     def _best_offer(self, W: ArrayLike | None = None) -> tuple[int, Certificate] | None:
-        """Return which survivor proves most about all linear models, or about W, and what.
-
-        A bound for every model, with its penalty, goes before one for a norm, and that for the
-        largest norm before others: only bounds of one kind are compared.
-        """
+        """Return which survivor proves most about all linear models, or about W, and what."""
         longest = 0.0
         if W is not None:
             W = validation.model("W", W, self.n_classes, self.n_features)
             longest = validation.longest_row(W) / (1.0 + 1e-9)
-        offers = [
-            (i, expert.certificate(W))
-            for i, expert in enumerate(self._survivors)
-            if longest <= expert.B
-        ]
-        able = [offer for offer in offers if offer[1].valid]
-        return max(able, key=lambda offer: _rank(offer[1], W is None), default=None)
+        experts = [(i, expert) for i, expert in enumerate(self._survivors) if longest <= expert.B]
+        offers = [(i, expert.certificate(W)) for i, expert in experts]
+        valid = [offer for offer in offers if offer[1].valid]
+        return max(valid, key=lambda offer: _rank(offer[1], W is None), default=None)
 
     def certificate(self, W: ArrayLike | None = None) -> Certificate:
-        """Return the best certificate of the surviving certified experts, for the mixture.
+        """Return the best certificate of the survivors: it holds for the mixture too.
 
-        What an expert proves about the loss of other models holds for the mixture too: for every
-        linear model, or for those of the largest B if no expert has such a proof, or for one W.
+        It is about every linear model, or those of the largest B if none is, or about one W.
         """
         best, loss = self._best_offer(W), float(self._totals[_LOSS])
         if best is None:
@@ -308,16 +301,17 @@ class Mixture(Learner):
         return proven if W is None else replace(proven, B=None)
 
     def coef(self) -> Array:
-        """Return the weights (K, d) of the surviving expert with the least loss so far."""
         best = int(np.argmin(self._losses[self._alive]))
         return self._survivors[best].coef()
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
-        weights = self._weights[self._alive] if weights is None else weights
-        best = int(np.argmax(weights))
-        expert, seen, _ = list(self._views(x))[best]
-        leading = expert._leading_model(seen)
-        return leading._replace(share=float(weights[best]) * leading.share)
+        leading = []
+        for (expert, seen, _), shares in zip(self._views(x), self._shares(weights), strict=True):
+            _, share, within = shares
+            model = expert._leading_model(seen, within)
+            columns = model.columns + (len(x) - len(seen))  # behind the terms, if it sees none
+            leading.append(model._replace(share=share * model.share, columns=columns))
+        return max(leading, key=lambda model: model.share)
 
     @property
     def n_bytes(self) -> int:
@@ -332,19 +326,13 @@ class Mixture(Learner):
         return all(expert.can_grow for expert in self.experts)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a mixture of grown experts, see `Learner.grown`.
-
-        Experts that would not fit in the memory of this machine are left behind, if others do.
-        """
         sizes = self._larger_sizes(n_features, n_classes)
         words = {word: self._word(word) for word in self.PARAMS}
         room = _MAX_MEMORY_SHARE * utils.bytes_present() / len(self.experts)
-        all_experts = range(len(self.experts))
-        larger_sizes = [self._sizes_of(expert, **sizes) for expert in self.experts]
-        fit = [
-            i for i in all_experts if self.experts[i].expected_bytes(**larger_sizes[i]) <= room
-        ] or list(all_experts)
-        experts = [self.experts[i].grown(**larger_sizes[i]) for i in fit]
+        sized = [(expert, self._sizes_of(expert, **sizes)) for expert in self.experts]
+        fit = [i for i, (expert, size) in enumerate(sized) if expert.expected_bytes(**size) <= room]
+        fit = fit or list(range(len(sized)))  # those that would not fit are left behind
+        experts = [expert.grown(**size) for expert, size in (sized[i] for i in fit)]
         larger = self._construct(experts=experts, **words)
         for name, array in larger._parts().items():
             array[:] = self._parts()[name] if name == "totals" else self._parts()[name][fit]
@@ -364,11 +352,12 @@ class Mixture(Learner):
             expert._release_rows()
 
     def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
-        return {"n_features": n_features, "n_classes": n_classes}
+        return {"n_features": self._n_terms_of(expert) + n_features, "n_classes": n_classes}
 
 
 def _rank(proven: Certificate, is_about_all: bool) -> tuple[bool, float, float]:
-    """Return what certificates are compared by: their kind, then their bound."""
+    # A bound for every model, with its penalty, goes before one for a norm, and that for the
+    # largest norm before others: only bounds of one kind are compared.
     B = (proven.B or 0.0) if is_about_all else 0.0
     return proven.C is not None, B, proven.best_linear_at_least
 

@@ -1,13 +1,12 @@
 """Online gradient descent (Zinkevich 2003): the cheapest learner with a guarantee."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.evidence import bounds
 from folklearn.kernels.linear_models import N_OGD_TOTALS, ogd_round, ogd_rounds
 from folklearn.learners.base import LinearLearner
 from folklearn.validation import Rows
@@ -19,10 +18,7 @@ class ProperLearner(LinearLearner):
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
     _chunk: int  # rounds between two chances to report progress or to be interrupted
 
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
         self._size(n_features, n_classes)
@@ -46,19 +42,17 @@ class Ogd(ProperLearner):
         \qquad V_t = \sum_{s \le t} w_s^2, \quad G = \sqrt 2 R, \quad D = 2B\sqrt K
 
     with :math:`p_t = \mathrm{softmax}(W_t x_t)`, :math:`W_1 = 0` and :math:`\Pi` shortening
-    every row to norm B. The step is the usual :math:`D/(G\sqrt t)` when all weights are 1;
-    with weights, :math:`V_t` takes the place of t, so that a round of weight 0 is no round,
-    and multiplying all weights by a constant changes nothing.
+    every row to norm B. With weights, :math:`V_t` takes the place of t, so that multiplying all of
+    them by a constant changes nothing.
 
     Time O(d K) and memory 8 d K bytes per round.
 
     Guarantee, for every stream with :math:`|x_t| \le R`, hard or soft labels and any weights:
     regret against every W of row norm at most B is at most
-    :math:`1.5\, G D \sqrt{\sum_t w_t^2}` (`folklearn.evidence.bounds.ogd` for unit weights).
+    :math:`1.5\, G D \sqrt{\sum_t w_t^2}`.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the weights and of the models to compete with, positive.
     R : bound on the norm of x. Longer contexts are learned all the same, without guarantee.
     rate : a constant step in place of :math:`D/(G\sqrt{V_t})`, which tracks a drifting stream
@@ -125,7 +119,12 @@ class Ogd(ProperLearner):
         return larger
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        r"""Return :math:`1.5\, G D \sqrt T`, for unit weights and :math:`|x|\le R`.
+
+        A constant rate has no such guarantee. Derived in docs/theory/baselines.md.
+        """
+        T = validation.count("n_rounds", n_rounds, 0)
         if self.rate is not None:
-            return math.inf  # a constant rate has no such guarantee
-        return bounds.ogd(n_rounds, **self._sizes, B=self.B, R=self.R)
+            return math.inf
+        root_K, root_T = math.sqrt(self.n_classes), math.sqrt(T)
+        return 1.5 * math.sqrt(2.0) * self.R * 2.0 * self.B * root_K * root_T

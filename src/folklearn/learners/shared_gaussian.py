@@ -6,11 +6,10 @@ import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
 from folklearn.kernels import shared_gaussian as kernels
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.shared_gaussian import BLOCK, ROUNDS
-from folklearn.learners.base import LinearLearner
+from folklearn.learners.base import FixedLearner, LinearLearner
 from folklearn.learners.class_gaussians import CHUNK_FLOPS
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -39,15 +38,13 @@ class SharedGaussian(LinearLearner):
     stream that drifts wants a `leak`: with it P returns to its prior by that share a round (every
     32 rounds, by all of it), so that what was learned long ago can be learned anew.
 
-    Time O(d^2 + K d) a round, 3 d^2 flops of it in products of matrices where rows come many at a
-    time (`run`); memory 8 d^2 bytes. `run` agrees with the loop over `update` up to rounding, and
-    with itself in every bit, however the rows are portioned.
+    Time O(d^2 + K d) a round, memory 8 d^2 bytes. `run` agrees with the loop over `update` up to
+    rounding, and with itself in every bit, however the rows are portioned.
 
     Guarantee: none. Mix it with a learner that has one.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     ridge : :math:`\lambda` for contexts of norm R, positive.
     leak : share of its prior that the covariance regains each round, from 0 to 1/2.
     R : typical norm of x, positive; the ridge is multiplied by R^2.
@@ -63,18 +60,12 @@ class SharedGaussian(LinearLearner):
 
     References
     ----------
-    Spiegelhalter and Lauritzen (1990), "Sequential updating of conditional probabilities on
-    directed graphical structures"; Kulis and Bartlett (2010), "Implicit Online Learning".
-    docs/theory/terms.md, section 2.
+    Those of `ClassGaussians`; docs/theory/terms.md, section 2.
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "leak", "R")
     ARRAYS: ClassVar[tuple[str, ...]] = ("W", "U", "kappas", "diagonal", "totals")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return d * max((d + 1) // 2, K)
+    FEWEST_NUMBERS = staticmethod(lambda d, K: d * max((d + 1) // 2, K))
 
     def __init__(
         self,
@@ -109,6 +100,9 @@ class SharedGaussian(LinearLearner):
             self._prior, self._keep, self._vectors,
         )  # fmt: skip
 
+    def _expert_names(self) -> list[str]:
+        return [f"terms, ridge {self.ridge:g}, leak {self.leak:g}"]
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         with threads_for(self.n_features):
             loss = kernels.learn_shared(*self._state, x, label, soft, weight, validation.MAX_NORM)
@@ -128,12 +122,7 @@ class SharedGaussian(LinearLearner):
         return int(self._totals[ROUNDS])
 
     @property
-    def n_unsolved(self) -> int:
-        return int(self._totals[kernels.UNSOLVED])
-
-    @property
     def loss(self) -> float:
-        """The total (weighted) loss so far."""
         return float(self._totals[kernels.LOSS])
 
     def covariance(self) -> Array:
@@ -183,15 +172,11 @@ class SharedGaussian(LinearLearner):
         self._W[first:, constant] += weight
 
 
-class FixedGaussian(SharedGaussian):
+class FixedGaussian(FixedLearner, SharedGaussian):
     """A `SharedGaussian` that only predicts: its mean, without the covariance."""
 
     ARRAYS = ("W",)
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return d * K
+    FEWEST_NUMBERS = staticmethod(lambda d, K: d * K)
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
@@ -205,9 +190,3 @@ class FixedGaussian(SharedGaussian):
         fixed = cls._construct(**{word: getattr(gaussian, word) for word in cls.PARAMS})
         fixed._W[:] = gaussian._W
         return fixed
-
-    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        raise InvalidInputError("a copy that was made to predict cannot learn")
-
-    def _run_chunk(self, rows: Rows, P: Array) -> None:
-        raise InvalidInputError("a copy that was made to predict cannot learn")

@@ -12,13 +12,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
-from folklearn.learners.base import (
-    FirstOrderCertified,
-    LeadingModel,
-    WarmStart,
-    check_weights,
-    rows_to_review,
-)
+from folklearn.learners import base
+from folklearn.learners.base import FirstOrderCertified, LeadingModel, WarmStart
 from folklearn.serialization import Record
 from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, check_columns, sparse_row
 from folklearn.validation import Rows
@@ -29,7 +24,6 @@ _MUCH_WORSE = 1.1  # times as much as the best
 _CHUNK_NUMBERS = 1e8  # weights met between two chances to report or to be interrupted
 _MAX_FEATURES = 2**62
 _ROOM_RATIO = 8  # to the room there was
-
 
 # Kind, rate and offset for rows of norm about 1, see `kernels.sparse_sgd`. The first two never
 # retire: the evidence is that of the first, the second follows a drift.
@@ -69,14 +63,12 @@ class SparseSgd(FirstOrderCertified):
     bytes for every column that occurred; d itself costs nothing, and may be 2^62.
 
     Guarantee: regret against every W, its penalty counted, is at most
-    ``certificate().regret_bound``. It is of first order (`LinearEvidence`), looser than that of
-    `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
-    that of the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one
-    that has, this holds up to its retirement, and with ``retire=False`` none retires.
+    ``certificate().regret_bound``, of first order (`LinearEvidence`). The loss is at most that of
+    the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one that has,
+    this holds up to its retirement.
 
     Parameters
     ----------
-    n_features, n_classes : sizes of the problem.
     R : typical norm of x.
     retire : stop experts that are hopeless.
     max_weight : largest sample weight that will occur; a row of that weight counts as 1.
@@ -163,7 +155,6 @@ class SparseSgd(FirstOrderCertified):
 
     @property
     def loss(self) -> float:
-        """The total (weighted) loss so far."""
         return float(self._mixture[sparse_sgd.LOSS] * self.max_weight)
 
     def _own_context(self, x: Any) -> Any:
@@ -171,13 +162,11 @@ class SparseSgd(FirstOrderCertified):
         if type(x) is tuple and len(x) == 2:
             indices, values = x
             if (
-                type(indices) is type(values) is np.ndarray
+                type(indices) is np.ndarray
                 and indices.dtype == self._index_type
-                and values.dtype == np.float64
                 and indices.ndim == 1
-                and indices.shape == values.shape
                 and indices.flags.carray
-                and values.flags.carray
+                and validation.is_context(values, indices.shape)
                 and in_order(indices, values, self.n_features)
             ):
                 return SparseRow(indices, values)
@@ -198,12 +187,12 @@ class SparseSgd(FirstOrderCertified):
         return p
 
     def _predict_batch(self, X: Contexts, norms: Array) -> Array:
-        return self._predict_mixtures(X, self._weights[None])[0]
+        return self._mix(X, self._weights[None])[0]
 
     def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
-        return self._predict_mixtures(X, np.eye(len(self._experts)))
+        return self._mix(X, np.eye(len(self._experts)))
 
-    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:  # (n, T, K), by (n, E)
+    def _mix(self, X: Contexts, mixtures: Array) -> Array:  # (n, T, K), by weights (n, E)
         rows = SparseRows.of(X)
         P = np.empty((len(mixtures), len(rows), self.n_classes))
         keys, places, _, _ = self._columns.table
@@ -215,10 +204,8 @@ class SparseSgd(FirstOrderCertified):
 
     def _expert_names(self) -> list[str]:
         kinds = ("AdaGrad", "1/t", "constant", "dual averaging")  # as in `kernels.sparse_sgd`
-        return [
-            f"{kinds[int(kind)]}, rate {rate:g}, offset {offset:g}"
-            for kind, rate, offset in self._experts[:, :3]
-        ]
+        settings = self._experts[:, :3].tolist()
+        return [f"{kinds[int(k)]}, rate {rate:g}, offset {off:g}" for k, rate, off in settings]
 
     def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
         indices, values = x if isinstance(x, SparseRow) else sparse_row(x)
@@ -239,7 +226,7 @@ class SparseSgd(FirstOrderCertified):
         n_values = rows.X.nnz if isinstance(rows.X, SparseRows) else rows.X.size
         per_row = len(self._experts) * self.n_classes * (n_values / len(rows.X) + 2.0)
         chunk = max(1, int(_CHUNK_NUMBERS / per_row))
-        return min(rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
+        return min(base.rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         rows, start = rows._replace(X=SparseRows.of(rows.X)), 0
@@ -332,31 +319,25 @@ class SparseSgd(FirstOrderCertified):
         return entries + self._columns.n_bytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return the memory to begin with: what will occur is not known in advance."""
+        # To begin with: what will occur is not known in advance.
         return 8 * Columns().room * len(_EXPERTS) * (n_classes + 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the columns that occurred, and not the room for more, whose pages would be written.
+        # Only the columns that occurred: copies are mostly kept to predict, and need no room.
+        return self._onto(self._shallow())
 
-        Copies are mostly kept to predict: of a learner that has just made room, an eighth.
-        """
-        copied = self._shallow()
-        copied._columns = Columns.of(self._columns.columns)
-        copied._table = _with_room(self._table[: self._columns.n], copied._columns.room)
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        return self._onto(self._larger(n_features, n_classes))
+
+    def _onto(self, copied: Self) -> Self:
+        """Put a copy of this state into another learner, which may have more classes."""
+        columns, n, K = Columns.of(self._columns.columns), self._columns.n, self.n_classes
+        table = np.zeros((columns.room, len(self._experts), copied.n_classes + 1))
+        table[:n, :, :K], table[:n, :, -1] = self._table[:n, :, :K], self._table[:n, :, -1]
+        copied._columns, copied._table = columns, table
         for name in self.ARRAYS:
             setattr(copied, f"_{name}", getattr(self, f"_{name}").copy())
         return copied
-
-    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        larger = self._larger(n_features, n_classes)
-        larger._columns = Columns.of(self._columns.columns)
-        n, K = self._columns.n, self.n_classes
-        larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
-        larger._table[:n, :, :K] = self._table[:n, :, :K]
-        larger._table[:n, :, -1] = self._table[:n, :, -1]
-        for name in self.ARRAYS:
-            setattr(larger, f"_{name}", getattr(self, f"_{name}").copy())
-        return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         occurred = {"columns": self._columns.columns, "table": self._table[: self._columns.n]}
@@ -376,7 +357,7 @@ class SparseSgd(FirstOrderCertified):
         self._columns = Columns.of(columns)
         self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
         super()._restore(record)
-        check_weights("SparseSgd", self._weights)
+        base.check_weights("SparseSgd", self._weights)
 
 
 _STACKED = (
@@ -395,26 +376,22 @@ _STACKED = (
     (sparse_sgd.ROOT, 4.0, 0.1, sparse_sgd.ON_TOP),
     (sparse_sgd.WHOLE, 32.0, 1.0, sparse_sgd.ON_TOP),
 )
-
-
 WITHOUT_WORDS = "columns without words"  # the expert that is the other model
 
 
 class StackedSgd(SparseSgd):
     r"""A `SparseSgd` of words that come with what another model says of the other columns.
 
-    Rows are `StackedRows`: all columns, sparse; the words among them at a length of their own; and
-    the logits z of another model, which sees the other columns alone and learns by itself. The
-    experts of `SparseSgd` are joined by the other model, and by models of the words, alone and on
-    top of it:
+    Rows are `StackedRows`, whose logits z are those of a model that sees the other columns alone
+    and learns by itself. The experts of `SparseSgd` are joined by it, and by models of the words,
+    alone and on top of it:
 
     .. math:: p = \mathrm{softmax}(W x), \quad \mathrm{softmax}(z), \quad
         \mathrm{softmax}(V v), \quad \mathrm{softmax}(z + U v)
 
     All are in one fixed share, so that a table with a text loses at most
-    :math:`w_{\max} (\ln 20 + \ln T)` more than the other columns do without it, and than the better
-    of the others that have not retired. The other model never retires. The certificate is that of
-    `SparseSgd`, about linear models of all columns.
+    :math:`w_{\max} (\ln 20 + \ln T)` more than the other columns do without it: the other model
+    never retires. The certificate is that of `SparseSgd`, about linear models of all columns.
 
     `folklearn.Model` makes it where a table has words and other columns. Time and memory are
     those of `SparseSgd`, with 20 experts at first, mostly 5 to 8 later.
@@ -433,7 +410,6 @@ class StackedSgd(SparseSgd):
         return names
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
-        """Return the linear model of largest weight for one row, `StackedRows`."""
         weights, used = self._weights if weights is None else weights, slice(*x.indptr.tolist())
         view = self._experts[int(np.argmax(weights)), sparse_sgd.VIEW]
         values = x.values if view == sparse_sgd.ALL else x.words

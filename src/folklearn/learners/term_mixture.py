@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.base import LeadingModel, Learner
+from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.shared_gaussian import SharedGaussian
 
@@ -33,11 +33,8 @@ class TermMixture(Mixture):
     A context has the terms first, then the columns. The learner of lines sees the columns, the
     Gaussians, at four ridges and two leaks, everything. So terms that do not help cost little: the
     loss is at most that of the lines plus :math:`w_{\max}(\ln 7 + \ln T)`, from the round on at
-    which the mixture begins and as long as the lines have not retired; see `Mixture`. What has
-    retired is not kept.
-
-    Time and memory are the sums of the experts'. `folklearn.Model` makes it when terms open, of a
-    learner of lines that goes on.
+    which the mixture begins and as long as the lines have not retired. What has retired is not
+    kept. `folklearn.Model` makes it when terms open, of a learner of lines that goes on.
 
     Parameters
     ----------
@@ -57,19 +54,13 @@ class TermMixture(Mixture):
         retire: bool = True,
         max_weight: float = 1.0,
     ) -> None:
-        self._start(experts, share, retire, max_weight, n_terms)
-
-    def _start(
-        self,
-        experts: Sequence[Learner],
-        share: bool,
-        retire: bool,
-        max_weight: float,
-        n_terms: int = 1,
-    ) -> None:
         self.n_terms = validation.count("n_terms", n_terms, 1)
-        super()._start(experts, share, retire, max_weight)
+        self._start(experts, share, retire, max_weight)
         self._shape = (self.n_terms + self.n_features,)
+
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        return cls(**words)
 
     @classmethod
     def of_lines(cls, lines: Learner, n_terms: int) -> Self:
@@ -84,7 +75,6 @@ class TermMixture(Mixture):
 
     @property
     def lines(self) -> Learner | None:
-        """The learner of lines, None if it has retired."""
         return None if isinstance(self.experts[0], SharedGaussian) else self.experts[0]
 
     @property
@@ -92,8 +82,8 @@ class TermMixture(Mixture):
         """The learners of terms that have not retired."""
         return [expert for expert in self.experts if isinstance(expert, SharedGaussian)]
 
-    def _n_features_of(self, expert: Learner) -> int:
-        return expert.n_features - self.n_terms * isinstance(expert, SharedGaussian)
+    def _n_terms_of(self, expert: Learner) -> int:
+        return self.n_terms * isinstance(expert, SharedGaussian)
 
     def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
         for expert in self._survivors:
@@ -106,30 +96,13 @@ class TermMixture(Mixture):
     @staticmethod
     def name_of(expert: Learner) -> str:
         """Return what an expert is: lines, or terms with a ridge and a leak."""
-        if isinstance(expert, SharedGaussian):
-            return f"terms, ridge {expert.ridge:g}, leak {expert.leak:g}"
-        return "lines"
+        return expert._expert_names()[0] if isinstance(expert, SharedGaussian) else "lines"
 
     def _names_of(self, expert: Learner) -> list[str]:
-        is_one = isinstance(expert, SharedGaussian)
-        return [self.name_of(expert)] if is_one else expert._expert_names()
-
-    def _expert_names(self) -> list[str]:
-        return [name for expert in self._survivors for name in self._names_of(expert)]
+        return expert._expert_names()
 
     def _expert_predictions(self, X: Any, norms: Array) -> Array:
         return np.concatenate([e._expert_predictions(*seen) for e, *seen in self._views(X, norms)])
-
-    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
-        if weights is None:
-            return super()._mixed_models()
-        models = []
-        for expert in self._survivors:
-            n = len(self._names_of(expert))
-            share, within = (1.0, weights[:n]) if n > 1 else (float(weights[0]), None)
-            models += [(share * s, model) for s, model in expert._mixed_models(within)]
-            weights = weights[n:]
-        return models
 
     def _standings(self) -> list[float]:
         names = map(self._names_of, self._survivors)
@@ -166,25 +139,7 @@ class TermMixture(Mixture):
         return Learner.certificate(self)
 
     def coef(self) -> Array:
-        """Return the weights (K, d) of the columns: of the lines, or of the best other expert."""
-        if self.lines is not None:
-            return self.lines.coef()
-        return super().coef()[:, self.n_terms :]
-
-    def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
-        leading, start = [], 0
-        shares = self._weights[self._alive]
-        for (expert, seen, _), share in zip(self._views(x), shares, strict=True):
-            of_expert = slice(start, start := start + len(self._names_of(expert)))
-            model = expert._leading_model(seen, None if weights is None else weights[of_expert])
-            if weights is None:
-                model = model._replace(share=float(share) * model.share)
-            if isinstance(expert, SharedGaussian):
-                model = model._replace(name=self.name_of(expert))
-            else:
-                model = model._replace(columns=self.n_terms + model.columns)
-            leading.append(model)
-        return max(leading, key=lambda model: model.share)
+        return super().coef()[:, self.n_terms :] if self.lines is None else self.lines.coef()
 
     def best_gaussian(self) -> SharedGaussian | None:
         """Return the learner of terms with the least loss, of those that do not forget if any."""
@@ -202,7 +157,3 @@ class TermMixture(Mixture):
             setattr(copied, f"_{name}", array.copy())
         copied._find_survivors()
         return copied
-
-    def _sizes_of(self, expert: Learner, n_features: int, n_classes: int) -> dict[str, int]:
-        n_terms = self.n_terms * isinstance(expert, SharedGaussian)
-        return {"n_features": n_terms + n_features, "n_classes": n_classes}
