@@ -1,7 +1,6 @@
 """`folklearn audit`: the predictions of any model, certified or refused with a sentence."""
 
 import csv
-import math
 import re
 import sys
 from dataclasses import replace
@@ -95,25 +94,6 @@ def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
     assert passes
     none_below = re.search(r"none below ([0-9.]+)", passes[-1])[1]
     assert float(none_below) == pytest.approx(best, rel=1e-5)
-
-
-def test_terms_find_what_predictions_do_not_see(folklearn, write_csv, write_predictions, rng):
-    X = rng.normal(size=(400, 2)).round(3)
-    inside = ((X**2).sum(axis=1) < 1.4).astype(int)  # a circle, of which no line knows
-    rows = [(*x, label) for x, label in zip(X.tolist(), inside.tolist(), strict=True)]
-    path = write_csv("circle.csv", rows, columns=("a", "b", "inside"))
-    sees = np.where(inside == 1, 0.99, 0.01)
-    said = {}
-    for name, p in {"blind": np.full(400, 0.5), "sees": sees}.items():
-        given = write_predictions(np.c_[1.0 - p, p], ["0", "1"], name=f"{name}.csv")
-        said[name] = folklearn("audit", path, "--target", "inside", "-p", given, "--terms").stderr
-    terms = r"terms of them, .* average log loss of ([0-9.]+) and"
-    loss = float(re.search(terms, said["blind"])[1])
-    hidden = float(re.search(r"do not see: up to ([0-9.]+) nats a row", said["blind"])[1])
-    assert hidden == pytest.approx(math.log(2.0) - loss, abs=2e-4)
-    assert hidden > 0.4
-    assert "a lower loss than every such model with its penalty" in said["sees"]
-    assert float(re.search(terms, said["sees"])[1]) == loss  # whatever was predicted
 
 
 def test_threads_print_the_same(folklearn, refused, write_csv, write_predictions, rng):

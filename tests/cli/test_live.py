@@ -48,7 +48,7 @@ def read(text):
 def test_predictions_are_those_of_an_open_model(folklearn, feed, pets, rows, packed):
     content = pets.read_bytes()
     feed(gzip.compress(content) if packed else content)
-    outcome = folklearn("run", "-", *TARGET, "--learner", "folklore", "-p", "-", "--verbose")
+    outcome = folklearn("run", "-", *TARGET, "--learner", "folklore", "-p", "-")
     assert outcome.code == 0
     true, predicted, best, p, u = read(outcome.stdout)
     assert outcome.stdout.startswith("row,label,predicted,probability,p_label,unseen\n")
@@ -70,7 +70,7 @@ def test_predictions_are_those_of_an_open_model(folklearn, feed, pets, rows, pac
     assert (last[0], last[1]) == ("300", f"{-np.log(p).mean():.4f}")
     new = -np.log(unseen[first]).sum() - np.log1p(-np.delete(unseen, first)).sum()
     assert f"{new / 300:.4f} of the loss was paid for their being new" in outcome.stderr
-    assert "Certificate: every fixed linear model of the columns" in outcome.stderr
+    assert "Lower bound: every fixed linear model of the columns" in outcome.stderr
 
 
 def test_a_run_goes_on_and_known_classes_stay_first(folklearn, feed, write_csv, rows, tmp_path):

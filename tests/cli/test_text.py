@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from folklearn import Certificate, Folklore, Model
+from folklearn import Certificate, Model
 from folklearn.cli import display
 from folklearn.model import holdout
 from folklearn.model.summary import describe_claims
@@ -79,14 +79,6 @@ def test_a_bound_above_the_loss_certifies_nothing_yet(loss):
 def test_large_numbers_have_exponents():
     words = certificate(1.0, 123456789.0).in_full()
     assert "regret bound 1.235e+06 per round, 1.235e+08 in total" in words
-
-
-def test_unsolved_rounds_are_spoken_of(monkeypatch):
-    monkeypatch.setattr(Folklore, "n_unsolved", 1)
-    model = Model("folklore", classes=["a", "b"])
-    model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], ["a", "b", "a"])
-    words = "\n".join(display.describe_details(model))
-    assert "In 1 round the prediction was not solved" in words
 
 
 def test_an_invalid_certificate_gives_its_reason():

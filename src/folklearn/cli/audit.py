@@ -1,30 +1,37 @@
-"""`folklearn audit`: certify the predictions of any model, in one file or several."""
+"""`folklearn audit`: certify the predictions of any model; `compare`: several learners on rows."""
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
-from joblib import parallel_config
+import typer
 from rich.console import Console
-from typer import Argument, Option
+from typer import Option
 
+from folklearn import utils
 from folklearn.cli import display, options
-from folklearn.cli.display import TextTable, format_loss, new_console, warnings_shown
-from folklearn.cli.labelled_file import LabelledFile, PredictionsFile, encode_alike
+from folklearn.cli.display import (
+    TextTable,
+    format_loss,
+    new_console,
+    progress_bar,
+    warnings_shown,
+)
+from folklearn.cli.labelled_file import LabelledFile, PredictionsFile
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
-from folklearn.evaluate.regression import Regression
 from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
+from folklearn.learners import catalogue
 from folklearn.metrics.scores import score
-from folklearn.scale.parallel import AuditedFile, audit_files
-from folklearn.utils import count_of, join_names
+from folklearn.scale.parallel import compare as compare_learners
+from folklearn.utils import count_of
 
 _TOLERANCE = 1e-6  # of --exact, relative
-_MIN_FILE_WIDTH, _MAX_FILE_WIDTH = 10, 40  # characters
+_NORM = 10.0  # of the class that some compared learners keep to, for rows of norm 1
 _TABLE = TextTable(
     [
         ("", "loss since", "average", "error", "regret bound", ""),
@@ -32,33 +39,29 @@ _TABLE = TextTable(
     ],
     width=13,
 )
+_LEARNERS = TextTable(
+    [
+        ("", "average", "error", "regret", "microseconds"),
+        ("learner", "log loss", "rate", "in total", "a row"),
+    ],
+    width=14,
+    left=10,
+)
 
 
 def audit(
-    source: options.Source,
-    predictions: Annotated[
-        list[str],
-        Option(
-            "-p",
-            "--predictions",
-            metavar="PREDS.csv",
-            help="Probabilities of a model: a line for every row, in order, under a header of "
-            "labels, plain or as p:label; one file for each file of rows, in their order.",
-        ),
-    ],
-    more: Annotated[
-        list[str] | None,
-        Argument(show_default=False, help="Further files, whose evidence is added up."),
-    ] = None,
-    role: options.Roles = None,
-    drop: options.Dropped = None,
-    exact: Annotated[
-        bool,
-        Option("--exact", help="Read the file again until the best of all linear models is known."),
-    ] = False,
-    terms: Annotated[
-        bool, Option("--terms", help="Also fit curves and products of the columns, in hindsight.")
-    ] = False,
+    source: options.LearnedSource,
+    predictions: str = Option(
+        ...,
+        "-p",
+        "--predictions",
+        metavar="PREDS.csv",
+        help="Probabilities of a model: a line for every row, in order, under a header of labels, "
+        "plain or as p:label.",
+    ),
+    exact: bool = Option(
+        False, "--exact", help="Read the file again until the best of all linear models is known."
+    ),
     jobs: options.Jobs = 1,
     device: options.Device = OWN,
     quiet: options.Quiet = False,
@@ -69,31 +72,11 @@ def audit(
     """
     options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    roles, names = options.parse_roles(role, drop), (source.file, *(more or ()))
-    if len(predictions) != len(names):
-        raise FolklearnError(
-            f"{count_of(len(names), 'file')} of rows, and {count_of(len(predictions), 'file')} of "
-            "predictions; expected --predictions once for each, in the same order"
-        )
     console, started = new_console(quiet), time.perf_counter()
-    if more:
-        if exact or terms or device != OWN or options.STDIN in names:
-            raise FolklearnError(
-                "--exact, --terms, --device and standard input are for one file of rows"
-            )
-        with warnings_shown(console):
-            sources = [replace(source, file=name) for name in names]
-            files = [LabelledFile(console, "audit", each, roles) for each in sources]
-            total = _audit_together(console, dict(zip(files, predictions, strict=True)), jobs)
-        seconds = time.perf_counter() - started
-        console.print(f"Audited {total.n_rounds} predictions in {seconds:.2f} s.")
-        console.print(total.in_words())
-        return
     with warnings_shown(console):
-        audited = FileAudit(console, "audit", source, roles, predictions[0], device)
+        audited = FileAudit(console, "audit", source, predictions, device)
         certificate = audited.certificate(jobs if exact else None)
         hindsight = audited.file.regression()
-        of_terms = audited.file.term_regression() if terms else None
     seconds, scores = time.perf_counter() - started, score(audited.P, audited.y)
     console.print(
         f"Audited {certificate.n_rounds} predictions in {seconds:.2f} s: average log loss "
@@ -107,24 +90,8 @@ def audit(
         )
     if hindsight is not None:
         console.print(hindsight.in_words())
-    if of_terms is not None:
-        console.print(of_terms.in_words())
-        console.print(_compare_with_terms(certificate.loss, of_terms))
     for note in audited.predictions.notes(audited.y):
         console.print(note)
-
-
-def _compare_with_terms(loss: float, fitted: Regression) -> str:
-    """Say whether curves and products of the columns know what predictions do not."""
-    n = fitted.total_weight
-    if loss <= fitted.at_least:
-        return "So these predictions had a lower loss than every such model with its penalty."
-    if loss <= fitted.loss + fitted.penalty:
-        return "So it is open whether a model of terms would have done better."
-    return (
-        f"So there is something in these columns that the predictions do not see: up to "
-        f"{(loss - fitted.loss) / n:.4f} nats a row, of which some is hindsight."
-    )
 
 
 class FileAudit:
@@ -134,13 +101,12 @@ class FileAudit:
         self,
         console: Console,
         command: str,
-        source: options.Source,
-        roles: Mapping[str, str],
+        source: options.LearnedSource,
         predictions: str,
         device: str = OWN,
     ) -> None:
         self._console = console
-        self.file = file = LabelledFile(console, command, source, roles)
+        self.file = file = LabelledFile(console, command, source)
         self.predictions = PredictionsFile(predictions, file).read()
         sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
         self.certifier = Certifier(**sizes, constant=0, device=device)
@@ -185,43 +151,65 @@ class FileAudit:
         return replace(exact, models=models)
 
 
-def _audit_together(
-    console: Console, paths: Mapping[LabelledFile, str], jobs: int
-) -> PredictionCertificate:
-    """Print certificates of the predictions of several files; return that of all together."""
-    first, *_ = files = list(paths)
-    for file, path in paths.items():
-        PredictionsFile(path, file)  # its classes become those of the file
-        if file.labels != first.labels:
+def compare(
+    source: options.LearnedSource,
+    learners: str = Option(
+        "auto,folklore,ogd",
+        metavar="A,B,C",
+        help=f"Names, of these: {', '.join(options.LEARNERS)}.",
+    ),
+    jobs: options.Jobs = 1,
+    quiet: bool = Option(False, "--quiet", help="Print the table only."),
+) -> None:
+    """Compare learners on the same rows, and with a logistic regression in hindsight.
+
+    Regret is a learner's total loss beyond loss and penalty of a logistic regression
+    that is fitted afterwards to all the rows: the data must fit in memory.
+    The table goes to standard output.
+    """
+    options.check_jobs(jobs)
+    names = list(dict.fromkeys(name.strip() for name in learners.split(",")))
+    taken, console = [catalogue.settings_of(name) for name in names], new_console(quiet)
+    with warnings_shown(console):
+        rows = LabelledFile(console, "compare", source)
+        _check_memory(rows, names)
+        (X, y), K = rows.matrix(), len(rows.labels)
+        R = math.sqrt((X**2).sum() / len(X))  # a learner as it is for rows of norm 1
+        settings = {
+            name: {word: value for word, value in (("R", R), ("B", _NORM / R)) if word in takes}
+            for name, takes in zip(names, taken, strict=True)
+        }
+        for name in names:  # raises for settings that cannot be used
+            catalogue.make(name, 1, K, settings[name])
+        about = f"{', '.join(names)}; all rows are in memory, standardised once"
+        console.print(rows.describe(learners=about))
+        with progress_bar(console, "learning", len(y) * len(names)) as report:
+            comparison = compare_learners(
+                settings, X, y, n_classes=K, constant=0, n_jobs=jobs,
+                progress=lambda n_done: report(n_done * len(y)),
+            )  # fmt: skip
+        typer.echo(_LEARNERS.header)
+        for learner, scores, regret, seconds in comparison.rows:
+            cells = f"{scores.log_loss:.4f}", f"{scores.error_rate:.2%}", f"{regret:.2f}"
+            typer.echo(_LEARNERS.line([learner, *cells, f"{1e6 * seconds / len(y):.1f}"]))
+        best = replace(comparison.best, features=rows.describe_columns())
+        console.print(
+            f"{best.in_words()} Regret is the total loss beyond loss and penalty of that "
+            "regression."
+        )
+        if jobs != 1:
+            console.print("Times were measured while learners ran at once: alone they take less.")
+
+
+def _check_memory(rows: LabelledFile, names: list[str]) -> None:
+    d, K, present = rows.n_inputs + 1, len(rows.labels), utils.bytes_present()
+    search = f"to fit a logistic regression to {rows.n_rows} rows"
+    n_bytes = {search: 8 * (2 * d**2 + 64 * K * d + rows.n_rows * (2 * d + 2 * K))}
+    n_bytes |= {f"for {name}": catalogue.n_bytes(name, d, K) for name in names}
+    for what, needed in n_bytes.items():
+        if needed > present:
             raise FolklearnError(
-                f"{paths[first]} is about the classes {join_names(first.labels)}, and {path} about "
-                f"{join_names(file.labels)}; expected the same, a column p:label for each"
+                f"{K} classes and {count_of(rows.n_inputs, 'feature')} and a constant need "
+                f"{needed / 1e9:.1f} GB of memory {what}, and this machine has "
+                f"{present / 1e9:.1f} GB{'' if what == search else '; ogd needs next to none'}"
             )
-    encode_alike(files)
-    models = first.describe_columns("the rows of all files")
-    fields = {
-        "data": f"{len(files)} files, {sum(file.n_rows for file in files)} rows with a label",
-        "predicted": display.describe_classes(first.labels),
-        "models": f"linear in {models}",
-    }
-    console.print(display.format_fields(fields))
-    bar = display.progress_bar(console, "reading", len(files))
-    with bar as report, parallel_config("threading"):  # kernels do not hold Python's lock
-        audited = audit_files(
-            files, lambda file: PredictionsFile(paths[file], file).read().batches(), n_jobs=jobs,
-            n_features=first.n_inputs + 1, n_classes=len(first.labels), constant=0, progress=report,
-        )  # fmt: skip
-    total = replace(audited.certificate, models=models)
-    rows = [*audited.files, AuditedFile("all", total)]
-    names = [str(file)[-_MAX_FILE_WIDTH:] for file, _ in rows]
-    titles = [
-        ("", "", "average", "lower", "regret bound"),
-        ("file", "rows", "log loss", "bound", "a row"),
-    ]
-    table = TextTable(titles, width=14, left=max(_MIN_FILE_WIDTH, *map(len, names)))
-    console.print(table.header)
-    for name, (_, certificate) in zip(names, rows, strict=True):
-        sums = certificate.loss, certificate.best_linear_at_least, certificate.regret_bound
-        averages = (format_loss(value / certificate.n_rounds) for value in sums)
-        console.print(table.line([name, f"{certificate.n_rounds}", *averages]))
-    return total

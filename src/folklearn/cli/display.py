@@ -13,11 +13,6 @@ from rich.console import Console
 
 from folklearn.errors import DataWarning
 from folklearn.learners import catalogue
-from folklearn.learners.auto import Auto, lane_taken
-from folklearn.learners.base import Learner
-from folklearn.learners.mixture import Mixture
-from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
@@ -209,60 +204,12 @@ def describe_crosses(model: Model) -> dict[str, str]:
 
 
 def describe_learner(model: Model) -> str:
+    """Return the name and the settings of a learner that was chosen by name."""
     learner = None if model.pipeline is None else model.pipeline.learner
-    if model.pipeline is not None and model.pipeline.dense is not None:
-        of_columns = _describe(model, model.pipeline.dense.learner)
-        return f"{of_columns}; words alone and on top of it: first order"
-    return _describe(model, learner)
-
-
-def _describe(model: Model, learner: Learner | None) -> str:
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    n_terms = ""
-    if isinstance(learner, TermMixture):
-        n_terms = f"; {count_of(learner.n_terms, 'term')}"
-        learner = learner.lines
-        if learner is None:
-            return f"auto{n_terms}; the learner of lines has retired"
-    if learner is not None and model.learner_name == DEFAULT_LEARNER:
-        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}{n_terms}"
     names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
     values = {name: getattr(example, name) for name in names}
     words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")
     return ", ".join([type(example).__name__, *words])
-
-
-def describe_details(model: Model) -> list[str]:
-    certificate = model.certificate()
-    learner = None if model.pipeline is None else model.pipeline.learner
-    if learner is None:
-        return []
-    n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
-    inputs = count_of(max(1, n_columns - model.intercept), "scaled feature")
-    classes = f"{len(model.labels)} classes"
-    lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
-    if isinstance(learner, TermMixture):
-        kinds = map(learner.name_of, learner.experts)
-        weights = sorted(zip(learner.weights.tolist(), kinds, strict=True), reverse=True)
-        leading = "; ".join(f"{name} ({weight:.0%} of the weight)" for weight, name in weights)
-        lines.append(f"Experts that are left: {leading}.")
-        learner = learner.lines or learner
-    if isinstance(learner, Auto):
-        best = max(learner.experts, key=lambda expert: expert.weight)
-        names = "; ".join(expert.name for expert in learner.experts)
-        lines.append(
-            f"Leading expert: {best.name} ({best.weight:.0%} of the weight). "
-            f"{len(learner.experts)} experts are left: {names}."
-        )
-    if certificate is not None:
-        unit = "round" if model.metrics.weight == model.n_rounds else "unit of weight"
-        lines.append(certificate.in_full(model.metrics.weight, unit))
-        if learner.n_unsolved and certificate.valid:
-            lines.append(
-                f"In {count_of(learner.n_unsolved, 'round')} the prediction was not solved to full "
-                "precision; the certificate holds all the same."
-            )
-    return lines

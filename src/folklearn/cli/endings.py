@@ -144,10 +144,10 @@ class AtomicOutputs:
             return "permission denied"
         return ""
 
-    def publish(self, written: Path) -> None:
-        """Rename one temporary file now; it may be written again later."""
+    def publish(self, *written: Path | None) -> None:
+        """Rename temporary files now; they may be written again later."""
         for path, temporary in self._temporary.items():
-            if temporary == written:
+            if temporary in written:
                 os.replace(temporary, path)
 
     def commit(self, console: Any) -> None:

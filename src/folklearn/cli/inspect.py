@@ -2,10 +2,9 @@
 
 import os
 import shlex
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
@@ -91,16 +90,13 @@ def _describe_weights(model: Model) -> list[str]:
 
 
 def report(
-    source: options.Source,
-    role: options.Roles = None,
-    drop: options.Dropped = None,
-    predictions: Annotated[
-        options.Text,
-        Option("-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."),
-    ] = None,
-    output: Annotated[
-        str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
-    ] = "report.html",
+    source: options.LearnedSource,
+    predictions: options.Text = Option(
+        None, "-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."
+    ),
+    output: str = Option(
+        "report.html", "-o", "--output", metavar="REPORT.html", help="Where to write it."
+    ),
     quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -113,9 +109,9 @@ def report(
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None
-        roles = options.parse_roles(role, drop)
+        roles = source.roles
         if predictions is not None:
-            audited = FileAudit(console, "report", source, roles, predictions)
+            audited = FileAudit(console, "report", source, predictions)
             facts = ModelSummary.of_predictions(
                 audited.file.labels, audited.P, audited.y, audited.certificate(),
                 hindsight=audited.file.regression(),
@@ -137,12 +133,10 @@ def report(
 
 
 def export(
-    model: Annotated[
-        str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
-    ],
-    output: Annotated[
-        str, Option("-o", "--output", metavar="MODEL.onnx", help="Where to write it.")
-    ] = "model.onnx",
+    model: options.ModelFile,
+    output: str = Option(
+        "model.onnx", "-o", "--output", metavar="MODEL.onnx", help="Where to write it."
+    ),
     quiet: options.Quiet = False,
 ) -> None:
     """Write what a saved model predicts as an ONNX file, which other runtimes read.

@@ -13,18 +13,17 @@ from typing import Self
 import numpy as np
 from rich.console import Console
 
-import folklearn
 from folklearn.arrays import Array, Labels
 from folklearn.cli.display import describe_classes, describe_run, format_fields, progress_bar
-from folklearn.cli.options import STDIN, Source
+from folklearn.cli.options import STDIN, LearnedSource
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
 from folklearn.model.dataset import ModelDataset
-from folklearn.model.encoder import MOST_OWN, TableEncoder
+from folklearn.model.encoder import MOST_OWN
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
-from folklearn.model.roles import CATEGORY, LEARNED, WORDS
+from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
@@ -44,9 +43,8 @@ class LabelledFile:
     `labels`, are in the order of their numbers, and may be set to others that include them.
     """
 
-    def __init__(
-        self, console: Console, command: str, source: Source, roles: Mapping[str, str]
-    ) -> None:
+    def __init__(self, console: Console, command: str, source: LearnedSource) -> None:
+        roles = source.roles
         reader, target = source.open(buffered=True)
         try:
             self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
@@ -74,20 +72,19 @@ class LabelledFile:
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
 
-    def __str__(self) -> str:
-        return self.name
-
     @property
     def n_inputs(self) -> int:
         return max(1, len(self.encoder.keys))  # without the constant
 
     @cached_property
     def scaler(self) -> FixedScaler:
-        return _fit_scaler(self.encoder, [self])
+        tables = (rows.table.take(rows.has_label) for rows in self.dataset.rows())
+        moments = reduce(add, (Moments.of(self.encoder.encode_known(table)) for table in tables))
+        return FixedScaler().opened(moments, self.encoder.are_numbers(self.encoder.keys) or [True])
 
-    def describe_columns(self, by: str = "all rows") -> str:
+    def describe_columns(self) -> str:
         """Return in words what linear models of these rows are linear in."""
-        return f"the columns ({self.encoder.in_words.format(by=by)})"
+        return f"the columns ({self.encoder.in_words.format(by='all rows')})"
 
     def regression(self) -> Regression | None:
         K = len(self.labels)
@@ -96,15 +93,6 @@ class LabelledFile:
         X, y = self.matrix()
         fitted = logistic_regression(X, y, n_classes=K, constant=0)
         return replace(fitted, features=self.describe_columns())
-
-    def term_regression(self) -> Regression:
-        """Return the regression of the columns and their terms, chosen by all rows."""
-        X, y = self.matrix()
-        terms = folklearn.Terms()
-        Z = np.hstack([X[:, :1], terms.fit_transform(X[:, 1:], y)])
-        fitted = logistic_regression(Z, y, n_classes=len(self.labels), constant=0, tol=1e-4)
-        words = f"{self.describe_columns()} and {count_of(len(terms.terms_), 'term')} of them"
-        return replace(fitted, features=words)
 
     def batches(self) -> Iterator[tuple[Array, Labels]]:
         """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y.
@@ -128,36 +116,6 @@ class LabelledFile:
         if self.n_unlabelled:
             fields["no label"] = f"{count_of(self.n_unlabelled, 'row')}, which are left out"
         return format_fields(fields | lines)
-
-
-def _fit_scaler(encoder: TableEncoder, files: Iterable[LabelledFile]) -> FixedScaler:
-    parts = (rows.table.take(rows.has_label) for file in files for rows in file.dataset.rows())
-    moments = reduce(add, (Moments.of(encoder.encode_known(table)) for table in parts))
-    return FixedScaler().opened(moments, encoder.are_numbers(encoder.keys) or [True])
-
-
-def encode_alike(files: Sequence[LabelledFile]) -> None:
-    """Encode and standardise the rows of several files together; raise if columns differ."""
-    first, encoder = files[0], TableEncoder()
-    for file in files:
-        sides = first.dataset.roles, file.dataset.roles
-        for name in sides[0] | sides[1]:
-            role, other_role = (side.get(name, "not there") for side in sides)
-            if role != other_role and {role, other_role} & {*LEARNED}:
-                raise FolklearnError(
-                    f"column {name!r} is {role} in {first} and {other_role} in {file}; expected "
-                    "the same columns: name its role (--role) or leave it out (--drop)"
-                )
-        new = [key for key in file.encoder.keys if key not in encoder.places]
-        for name in (name for name, category in new if category.startswith("#")):
-            raise FolklearnError(
-                f"column {name!r} of {file} has too many categories for a column of each, as "
-                "several files need: leave it out (--drop), or audit one file at a time"
-            )
-        encoder.admit(new, file.encoder.roles)
-    scaler = _fit_scaler(encoder, files)
-    for file in files:
-        file.encoder, file.scaler = encoder, scaler
 
 
 def _check_words(dataset: ModelDataset, command: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -46,38 +46,29 @@ _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 
 
 def policy_value(
-    log: Annotated[
-        str,
-        Argument(
-            metavar="LOG",
-            show_default=False,
-            help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
-            "line for every action) or JSON lines (--dsjson of VW, logs of Personalizer); - reads "
-            "standard input.",
-        ),
-    ],
-    policy: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help="A model that `folklearn run --save` wrote, a DecisionModel, or an agent of "
-            "arrays, which takes the features in the order of the log.",
-        ),
-    ] = None,
-    play: Annotated[
-        str, Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one.")
-    ] = BEST,
-    reward_range: Annotated[
-        tuple[float, float] | None,
-        Option(metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."),
-    ] = None,
-    actions: Annotated[
-        int | None,
-        Option(metavar="K", help="Number of actions in text. Default: the largest number."),
-    ] = None,
-    confidence: Annotated[
-        float, Option(metavar="SHARE", help="Confidence of the intervals.")
-    ] = 0.95,
+    log: str = Argument(
+        ...,
+        metavar="LOG",
+        show_default=False,
+        help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
+        "line for every action) or JSON lines (--dsjson of VW); - reads standard input.",
+    ),
+    policy: str | None = Option(
+        None,
+        metavar="MODEL",
+        help="A model that `folklearn run --save` wrote, a DecisionModel, or an agent of arrays, "
+        "which takes the features in the order of the log.",
+    ),
+    play: str = Option(
+        BEST, metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one."
+    ),
+    reward_range: tuple[float, float] | None = Option(
+        None, metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."
+    ),
+    actions: int | None = Option(
+        None, metavar="K", help="Number of actions in text. Default: the largest number."
+    ),
+    confidence: float = Option(0.95, metavar="SHARE", help="Confidence of the intervals."),
     on_bad_row: options.OnBadRow = "stop",
 ) -> None:
     """Estimate what a policy would have earned in the decisions of a log.
