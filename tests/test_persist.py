@@ -14,7 +14,6 @@ from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import Record, as_bytes, write
 from folklearn.sparse import SparseRows
-from folklearn.validation import Rows
 from tests import crafted
 
 
@@ -295,24 +294,3 @@ def test_sparse_rows_that_lead_outside_their_arrays(name, array):
     assert SparseRows.of_arrays(SPARSE).dense()[2].tolist() == [3, 0, 0, 0, 0]
     with pytest.raises(ValueError, match="sparse rows"):
         SparseRows.of_arrays(SPARSE | {name: array})
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("labels", lambda array: array + 3),
-        ("weights", lambda array: -array),
-        ("X", lambda array: array[:, :2]),
-    ],
-)
-def test_rows_that_wait_in_a_file_are_checked(name, change):
-    sizes = {"n_features": 3, "n_classes": 3}
-    X = np.arange(12.0).reshape(4, 3)
-    rows = Rows.checked(X, [0, 1, 2, 1], None, **sizes)
-    arrays = rows.arrays()
-    other_types = {"X": X.astype(np.float32), "labels": rows.labels.astype(np.int32)}
-    for again in (Rows.of_arrays(a, **sizes) for a in (arrays, arrays | other_types)):
-        for array, expected in zip(again, rows, strict=True):
-            assert (array.dtype, array.tolist()) == (expected.dtype, expected.tolist())
-    with pytest.raises(InvalidInputError):
-        Rows.of_arrays(arrays | {name: change(arrays[name])}, **sizes)

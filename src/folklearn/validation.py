@@ -20,7 +20,6 @@ touched.
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 
 import numpy as np
@@ -374,22 +373,6 @@ class Rows(NamedTuple):
     def part(self, start: int, stop: int) -> Self:
         return self.of(slice(start, stop))
 
-    @classmethod
-    def join(cls, parts: Sequence[Self]) -> list[Self]:
-        """Return the examples in order, in as few batches as kinds of X and labels allow.
-
-        The batches do not depend on the parts in which the same examples come.
-        """
-        batches = []
-        kinds = groupby(parts, key=lambda rows: (type(rows.X), len(rows.soft) > 0))
-        for (kind, is_soft), alike in kinds:
-            Xs, norms, classes, soft, counts = zip(*alike, strict=True)
-            columns = np.concatenate(norms), np.concatenate(classes)
-            Y = np.concatenate(soft) if is_soft else NO_SOFT_ROWS
-            X = sparse.concatenate(Xs) if kind is SparseRows else np.concatenate(Xs)
-            batches.append(cls(X, *columns, Y, np.concatenate(counts)))
-        return batches
-
     def dense_parts(self) -> Iterator[tuple[slice, Self]]:
         """Yield these examples with dense X: all of them, or of sparse ones a batch at a time."""
         if not isinstance(self.X, SparseRows):
@@ -398,24 +381,6 @@ class Rows(NamedTuple):
         for batch in self.X.dense_parts():
             rows = self.of(batch)
             yield batch, rows._replace(X=rows.X.dense())
-
-    def arrays(self, prefix: str = "") -> dict[str, Any]:
-        """Return everything but the norms as arrays by name."""
-        X = self.X.arrays(prefix) if isinstance(self.X, SparseRows) else {f"{prefix}X": self.X}
-        return X | {prefix + name: getattr(self, name) for name in self._fields[2:]}
-
-    @classmethod
-    def of_arrays(
-        cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
-    ) -> Self:
-        X = arrays.get(f"{prefix}X")
-        labels, soft, weights = (arrays[prefix + name] for name in cls._fields[2:])
-        rows = cls.checked(
-            SparseRows.of_arrays(arrays, prefix) if X is None else X,
-            soft if len(soft) else labels, weights, n_features=n_features, n_classes=n_classes,
-        )  # fmt: skip
-        # Soft labels to the last bit, not divided by their sum again.
-        return rows._replace(soft=numbers("soft", soft)) if len(soft) else rows
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""

@@ -84,7 +84,7 @@ def test_the_list_of_commands_says_what_their_help_says(folklearn, monkeypatch, 
     assert said.strip().splitlines()[2].strip() == SUMMARIES[command]
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["compare"], ["warmup"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["audit"], ["warmup"]])
 def test_flags_look_like_flags(folklearn, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "200")
     said = folklearn(*command, "--help").stdout

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from folklearn import serialization, validation
 from folklearn.adapters import select_settings
-from folklearn.adapters.sklearn_data import Target, read_rows
+from folklearn.adapters.sklearn_data import decide_class_weight, read_labels, read_rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MAX_PASSES
 from folklearn.errors import InvalidInputError
@@ -39,9 +39,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
     Use it where rows come in batches (`partial_fit`), where classes appear that were not declared,
-    values are missing, columns hold text or dates, labels are uncertain (soft), or where good
-    probabilities are wanted after one pass and without a learning rate, at any width. It
-    translates to and from a `folklearn.Model`, its attribute `model_`.
+    values are missing, columns hold text or dates, or where good probabilities are wanted after
+    one pass and without a learning rate, at any width. It translates to and from a
+    `folklearn.Model`, its attribute `model_`.
 
     `fit` shuffles the rows and learns each once; with the default learner it then goes over all of
     them until the penalised maximum-likelihood fit is found, its ridge chosen by three folds: no C
@@ -102,9 +102,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     -----
     NaN, and None or NA of a data frame, is a missing value: the mean of its column so far, or 0 in
     rows that stay sparse. The first rows of a data frame (pandas, polars, Arrow) decide the roles
-    of columns. A label is text, an integer or a truth value, one kind per estimator. Soft labels
-    are rows of K >= 2 probabilities: a 2-d array of floats, whose columns are in the order of
-    `classes_` (0 to K-1 if there are none yet), or a data frame with the classes as columns.
+    of columns. A label is text, an integer or a truth value, one kind per estimator.
 
     A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
     skops keep everything; skops has to trust the class::
@@ -185,20 +183,17 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows of X (T, d) with labels y, shuffled, then together; return self.
 
-        y is one label for every row (T,), or soft labels (T, K), see the Notes. Whatever was
-        learned before is forgotten.
+        Whatever was learned before is forgotten.
         """
         n_jobs = 1 if self.n_jobs is None else self.n_jobs
         MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
         most_passes = self._most_passes()
         with _all_or_nothing(self):
-            table, target, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
-            classes = target.classes
-            if target.columns is None:
-                check_classification_targets(target.values)
-            class_weight = target.decide_class_weight(self.class_weight, weights)
+            table, labels, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
+            check_classification_targets(labels)
+            classes = np.unique(labels)
+            class_weight = decide_class_weight(self.class_weight, labels, weights)
             self._begin(class_weight, classes.tolist())
-            labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
@@ -226,8 +221,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Go on with the rows of X (T, d) and labels y, each learned once; return self.
 
         Labels y (T,) that are new are learned as new classes. ``classes`` may name some in
-        advance, in any call: these then have a column before their first row. Soft labels
-        (T, K) must have one column for every class known by then, see the Notes.
+        advance, in any call: these then have a column before their first row.
         """
         first = not hasattr(self, "model_")
         with _all_or_nothing(self):
@@ -237,37 +231,36 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            table, target, weights, declared = self._read_rows(X, y, classes, sample_weight, first)
+            table, labels, weights, declared = self._read_rows(X, y, classes, sample_weight, first)
             slices = list(slice_rows(table))
             if first:
                 self._begin(self.class_weight, declared.tolist())
                 heaviest = max([1.0, *map(validation.weight, (self.class_weight or {}).values())])
-                n_classes = len({*declared.tolist(), *target.classes.tolist()})
+                n_classes = len({*declared.tolist(), *labels.tolist()})
                 self._begin_rows(table, heaviest, n_classes)
             else:
                 if len(declared) or (table.columns and len(slices) > 1):
                     self.model_ = copy.deepcopy(self.model_)  # a failure must leave the old one
                 self.model_.declare(declared.tolist())
-            labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             validation.check_max_weight(totals, self.model_.max_weight)
             for rows in slices:
                 self.model_.learn_many(table.take(rows), labels[rows], weight=weights[rows])
-            kind = target.classes.dtype
+            kind = labels.dtype
             names = np.array(self.model_.labels, kind if kind.kind in "bO" else None)
             self.classes_ = np.sort(names)
         return self
 
     def _read_rows(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, first: bool
-    ) -> tuple[Table, Target, Array, NDArray[Any]]:
+    ) -> tuple[Table, NDArray[Any], Array, NDArray[Any]]:
         """Return checked rows, labels and weights (T,), and the classes to declare."""
         table = read_rows(self, X, first)
-        target, declared = Target.read(y, np.empty(0) if first else self.classes_, classes)
-        check_consistent_length(table, target.values)
+        labels, declared = read_labels(y, np.empty(0) if first else self.classes_, classes)
+        check_consistent_length(table, labels)
         if sample_weight is not None and np.isscalar(sample_weight):
             sample_weight = np.full(len(table), sample_weight)
-        return table, target, validation.weights(sample_weight, len(table)), declared
+        return table, labels, validation.weights(sample_weight, len(table)), declared
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""

@@ -1,8 +1,7 @@
-"""Rows, labels and weights as scikit-learn has them, as a model takes them."""
+"""Rows and labels as scikit-learn has them, as a model takes them."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +14,6 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.labels import BALANCED, balance_class_weight
-from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
 from folklearn.readers.columnar import is_frame
 from folklearn.readers.open import as_table, open_reader
@@ -107,97 +105,33 @@ def _check_no_text(X: Any) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Target:
-    """Labels (T,), or soft labels (T, K) and the classes of their columns."""
-
-    values: ClassLabels
-    columns: ClassLabels | None = None
-
-    @classmethod
-    def read(cls, y: Any, known: ClassLabels, classes: Any) -> tuple["Target", ClassLabels]:
-        """Check labels; return them in the type of those known, and the classes to declare."""
-        if y is None:
-            raise InvalidInputError(
-                "FolkloreClassifier requires y to be passed, but the target y is None"
-            )
-        columns, values = getattr(y, "columns", None), np.asarray(y)
-        is_soft = values.ndim == 2 and values.shape[1] > 1
-        if is_soft:
-            if values.dtype.kind not in ("f" if columns is None else "fb"):
-                raise InvalidInputError(  # integers would be an indicator matrix
-                    "y should be a 1d array of labels, or a 2d array of floats, which are soft "
-                    f"labels: got an array of shape {values.shape} and dtype {values.dtype}"
-                )
-            values = validation.numbers("y", values)
-            validation.labels(values, *values.shape)
-        else:
-            values = column_or_1d(y, warn=True)
-            assert_all_finite(values, input_name="y")
-            values = _check_labels("y", values)
-        declared = known[:0]
-        if classes is not None and np.size(classes):
-            declared = _convert_labels("classes", _check_labels("classes", classes), known)
-        union = np.concatenate([known, declared]) if len(known) else declared
-        if is_soft:
-            columns = _name_columns(values.shape[1], columns, union, declared)
-            target, declared = cls(values, columns), np.sort(columns)
-        else:
-            target = cls(_convert_labels("y", values, union))
-        return target, np.setdiff1d(declared, known) if len(known) else declared
-
-    @property
-    def classes(self) -> ClassLabels:
-        """The labels that occur, sorted."""
-        return np.unique(self.values if self.columns is None else self.columns)
-
-    def for_model(self, model: Model) -> ClassLabels:
-        """Return labels, or soft labels whose columns are in the order of the model."""
-        if self.columns is None:
-            return self.values
-        places = {label: k for k, label in enumerate(self.columns.tolist())}
-        return self.values[:, [places[label] for label in model.labels]]
-
-    def decide_class_weight(self, class_weight: Any, weights: Array) -> Any:
-        """Return the weights of classes as a model takes them, with "balanced" computed."""
-        classes = self.classes
-        if isinstance(class_weight, Mapping):
-            unknown = [label for label in class_weight if label not in classes.tolist()]
-            if unknown and not set(classes.tolist()) <= set(class_weight):
-                raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
-        if not isinstance(class_weight, str) or class_weight != BALANCED:
-            return class_weight
-        columns, targets = self.columns, self.values
-        if columns is None:
-            columns, targets = classes, self.values[:, None] == classes
-        totals = weights @ targets
-        return balance_class_weight(dict(zip(columns.tolist(), totals.tolist(), strict=True)))
-
-
-def _name_columns(K: int, names: Any, union: ClassLabels, declared: ClassLabels) -> ClassLabels:
-    """Return the classes of K columns of soft labels: of an array, the sorted labels."""
-    classes = np.unique(union)
-    if names is not None:
-        columns = _check_labels("the columns of y", list(names))
-        columns = _convert_labels("the columns of y", columns, union)
-    elif (declared[1:] < declared[:-1]).any():
+def read_labels(y: Any, known: ClassLabels, classes: Any) -> tuple[ClassLabels, ClassLabels]:
+    """Return labels (T,) in the type of those known, and the classes to declare."""
+    if y is None:
         raise InvalidInputError(
-            "classes must be sorted where y is an array of soft labels, whose columns are in "
-            "the order of classes_: sort both, or pass y as a data frame"
+            "FolkloreClassifier requires y to be passed, but the target y is None"
         )
-    elif len(classes) and len(classes) != K:
-        raise InvalidInputError(
-            f"y has {K} columns of soft labels, but there are {len(classes)} classes: it must "
-            "have one for each, in the order of classes_; declare new ones by classes"
-        )
-    else:
-        return classes if len(classes) else np.arange(K)
-    if len(classes) and not np.array_equal(classes, np.sort(columns)):
-        raise InvalidInputError(
-            f"the columns of y are {columns.tolist()}, but the classes {classes.tolist()}: soft "
-            "labels need a column for each class, and no other; declare new ones by classes"
-        )
-    return columns
+    values = column_or_1d(y, warn=True)
+    assert_all_finite(values, input_name="y")
+    labels, declared = _check_labels("y", values), known[:0]
+    if classes is not None and np.size(classes):
+        declared = _convert_labels("classes", _check_labels("classes", classes), known)
+    all_known = np.concatenate([known, declared]) if len(known) else declared
+    new = np.setdiff1d(declared, known) if len(known) else declared
+    return _convert_labels("y", labels, all_known), new
+
+
+def decide_class_weight(class_weight: Any, labels: ClassLabels, weights: Array) -> Any:
+    """Return the weights of classes as a model takes them, with "balanced" computed."""
+    classes = np.unique(labels)
+    if isinstance(class_weight, Mapping):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown and not set(classes.tolist()) <= set(class_weight):
+            raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
+    if not isinstance(class_weight, str) or class_weight != BALANCED:
+        return class_weight
+    totals = weights @ (labels[:, None] == classes)
+    return balance_class_weight(dict(zip(classes.tolist(), totals.tolist(), strict=True)))
 
 
 def _check_labels(name: str, values: Any) -> ClassLabels:

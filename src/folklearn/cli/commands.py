@@ -22,7 +22,6 @@ SUMMARIES = {
     "report": "Write one page about a model: how good it is, what is proven, what needs attention.",
     "export": "Write what a saved model predicts as an ONNX file, which other runtimes read.",
     "audit": "Certify predictions that any model made: how much better could a linear model do?",
-    "compare": "Compare learners on the same rows, and with a logistic regression in hindsight.",
     "policy-value": "Estimate what a policy would have earned in the decisions of a log.",
     "serve": "Serve the models of a folder over HTTP: predict, learn durably, decide, and watch.",
     "backup": "Copy what a service keeps, while it runs; the copy can be served.",
@@ -30,8 +29,7 @@ SUMMARIES = {
     "warmup": "Compile what models and decisions use, for a new machine or a container image.",
 }
 _MODULES = {  # of commands that share one
-    "report": "inspect", "export": "inspect", "compare": "audit", "backup": "serve", "key": "serve",
-    "warmup": "serve",
+    "report": "inspect", "export": "inspect", "backup": "serve", "key": "serve", "warmup": "serve",
 }  # fmt: skip
 _OPTION_OF_ARGUMENT = {
     "n_jobs": "--jobs 1",

@@ -111,7 +111,7 @@ def report(
         assert path is not None
         roles = source.roles
         if predictions is not None:
-            audited = FileAudit(console, "report", source, predictions)
+            audited = FileAudit(console, source, predictions)
             facts = ModelSummary.of_predictions(
                 audited.file.labels, audited.P, audited.y, audited.certificate(),
                 hindsight=audited.file.regression(),

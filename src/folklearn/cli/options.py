@@ -14,6 +14,7 @@ from typer import Argument, Option
 from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
+from folklearn.model.dataset import ModelDataset
 from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
@@ -153,6 +154,15 @@ def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> N
             raise FolklearnError(
                 f"{option} {name!r}: there is no such class; the classes are: {join_names(classes)}"
             )
+
+
+def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
+    if len(labels) < 2:
+        only = f"only the label {labels[0]!r}" if labels else "no label"
+        raise FolklearnError(
+            f"column {dataset.target!r} of {dataset.reader.name} has {only}; learning needs at "
+            "least two classes"
+        )
 
 
 def _parse_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:

@@ -16,7 +16,6 @@ from typer import Option
 from folklearn.cli import display, options
 from folklearn.cli.display import new_console, progress_bar, warnings_shown
 from folklearn.cli.endings import AtomicOutputs, stream_signals
-from folklearn.cli.labelled_file import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
@@ -26,6 +25,8 @@ from folklearn.model.run import Score
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
+# Columns of a file of predictions: the probability of a class, of one never seen, and the label.
+CLASS_PREFIX, UNSEEN, LABEL = "p:", "unseen", "label"
 _SET = "set"
 _MAX_REASONS = 3  # of a row
 

@@ -15,7 +15,6 @@ from folklearn import validation
 from folklearn.cli import display, options
 from folklearn.cli.display import TextTable, format_loss
 from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
-from folklearn.cli.labelled_file import check_two_classes
 from folklearn.cli.options import LearnedSource, Text, Texts
 from folklearn.cli.predict import PredictionWriter, open_writer
 from folklearn.errors import FolklearnError
@@ -290,7 +289,7 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
     else:
         with display.progress_bar(console, "checking", reader.n_rows) as report:
             dataset.begin(report)
-        check_two_classes(model.labels, dataset)
+        options.check_two_classes(model.labels, dataset)
         if isinstance(weights, Mapping) and not model.n_rounds:
             options.check_classes("--class-weight", weights, model.labels)
 

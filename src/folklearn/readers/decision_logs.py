@@ -7,13 +7,11 @@ features`` of the decision, then a line for every action, of which the one that 
 label, whose first number says nothing. A tag names the action.
 
 JSON lines (`--dsjson`) are those of VW and Azure Personalizer. `c` holds the features of the
-decision, and in `_multi` those of its actions; `_labelIndex` is the played action from 0,
-`_label_Action` from 1; `a` are actions from 1 as they were ranked, the played one first, and `p`
-their probabilities; `_label_cost` is the negative reward, `_label_probability` that of the played
-action where `p` is absent; `o` are the outcomes; `_tag` names an action. Lines with `_skipLearn`
-are left out. Of features, an object within is a namespace, a list of objects is all of them, a list
-of numbers is numbered, a text in a list is an indicator, and so is every word of a `_text`. Other
-keys that begin with an underscore are no features.
+decision, and in `_multi` those of its actions, named by a `_tag`; `_labelIndex` is the played
+action from 0, `_label_probability` its probability, `_label_cost` the negative reward. Lines with
+`_skipLearn` are left out. Of features, an object within is a namespace, a list of objects is all of
+them, a list of numbers is numbered, a text in a list is an indicator, and so is every word of a
+`_text`. Other keys that begin with an underscore are no features.
 """
 
 import math
@@ -40,6 +38,7 @@ _REWARDS, _COSTS = (0.0, 1.0), (-1.0, 0.0)  # ranges of rewards
 _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 _MAX_TABLE_NUMBERS = 2**27  # 1 GB
 _MULTI, _TAG, _TEXT, _SHARED = "_multi", "_tag", "_text", "shared"
+_ACTION, _PROPENSITY, _COST = "_labelIndex", "_label_probability", "_label_cost"
 
 
 class Option(NamedTuple):
@@ -223,20 +222,21 @@ def _parse_cb_label(word: str) -> tuple[int, float, float]:
 def parse_dsjson(text: str) -> LoggedDecision | None:
     """Return the decision of one line, None if it was never activated."""
     line = parse_object(text)
-    if "_slots" in line or "_outcomes" in line:
-        raise InvalidInputError("it has several slots; only decisions of one action can be read")
     if line.get("_skipLearn") is True:
         return None
-    context = line.get("c")
-    if not isinstance(context, dict):
-        raise InvalidInputError("it has no object 'c' of features")
-    menu = context.get(_MULTI)
+    context: Any = line.get("c")
+    menu = context.get(_MULTI) if isinstance(context, dict) else None
     if not (isinstance(menu, list) and menu and all(isinstance(entry, dict) for entry in menu)):
-        raise InvalidInputError(f"its 'c' has no list {_MULTI!r} of actions, one object each")
+        raise InvalidInputError(f"it has no object 'c' with a list {_MULTI!r} of actions")
+    for key in (_ACTION, _PROPENSITY, _COST):
+        if key not in line:
+            raise InvalidInputError(f"it has no {key!r}; only decisions of one action can be read")
+    action = line[_ACTION]
+    if type(action) is not int or not 0 <= action < len(menu):
+        raise InvalidInputError(f"{_ACTION} is {action!r}; expected 0 to {len(menu) - 1}")
     options = tuple(Option(str(entry.get(_TAG, "")), flatten_features(entry)) for entry in menu)
-    action = _find_action(line, len(options))
-    propensity, reward = _find_propensity(line, action), _find_reward(line)
-    return LoggedDecision(flatten_features(context), options, action, propensity, reward)
+    propensity, cost = (_check_number(line[key], key) for key in (_PROPENSITY, _COST))
+    return LoggedDecision(flatten_features(context), options, action, propensity, 0.0 - cost)
 
 
 def flatten_features(nested: dict[str, Any]) -> dict[str, float | str]:
@@ -277,55 +277,6 @@ def _check_number(value: Any, what: str) -> float:
     if not (isinstance(value, bool | int | float) and abs(value) <= MAX_ABS_VALUE):
         raise InvalidInputError(f"{what} is {value!r}; expected a number that can be computed with")
     return float(value)
-
-
-def _find_action(line: dict[str, Any], n_actions: int) -> int:
-    """Return which action was played, from 0; the ways to say it must agree."""
-    ranked = line.get("a")
-    ways = {"_labelIndex": 0, "_label_Action": 1}
-    said = [(key, line[key], first) for key, first in ways.items() if key in line]
-    if not said and isinstance(ranked, list) and ranked:
-        said = [("the first of a", ranked[0], 1)]
-    if not said:
-        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
-    for key, value, first in said:
-        if type(value) is not int or not first <= value < n_actions + first:
-            raise InvalidInputError(
-                f"{key} is {value!r}; expected {first} to {n_actions + first - 1}, one of its "
-                f"{n_actions} actions"
-            )
-    action, *others = (int(value) - first for _, value, first in said)
-    if others not in ([], [action]):
-        raise InvalidInputError("_labelIndex and _label_Action name different actions")
-    return action
-
-
-def _find_propensity(line: dict[str, Any], action: int) -> float:
-    """Return the probability of what was played: of `p`, for the other may hold more factors."""
-    actions, probabilities = line.get("a"), line.get("p")
-    if isinstance(actions, list) and isinstance(probabilities, list):
-        if len(actions) != len(probabilities):
-            raise InvalidInputError(
-                f"it has {len(actions)} actions in 'a', and {len(probabilities)} numbers in 'p'"
-            )
-        if action + 1 in actions:
-            return _check_number(probabilities[actions.index(action + 1)], "its probability in 'p'")
-    if "_label_probability" not in line:
-        raise InvalidInputError("it does not say how likely the action was: it has no 'p'")
-    return _check_number(line["_label_probability"], "_label_probability")
-
-
-def _find_reward(line: dict[str, Any]) -> float:
-    if "_label_cost" in line:
-        return 0.0 - _check_number(line["_label_cost"], "_label_cost")
-    entries: Any = line["o"] if isinstance(line.get("o"), list) else []
-    values = [entry["v"] for entry in entries if isinstance(entry, dict) and "v" in entry]
-    if len(values) != 1:
-        raise InvalidInputError(
-            f"it has no '_label_cost', and {len(values)} outcomes in 'o', so that its reward is "
-            "unknown"
-        )
-    return _check_number(values[0], "its outcome")
 
 
 def as_numbers(features: Features) -> dict[str, float]:
