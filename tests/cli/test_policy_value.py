@@ -1,6 +1,5 @@
 """`folklearn policy-value`: what it prints is what the library estimates."""
 
-import json
 from functools import partial
 
 import numpy as np
@@ -34,18 +33,21 @@ def log():
 
 @pytest.fixture
 def path(log, tmp_path):
-    write_log(log, tmp_path / "log.dsjson")
-    return tmp_path / "log.dsjson"
+    write_log(log, tmp_path / "decisions.vw")
+    return tmp_path / "decisions.vw"
 
 
 def write_log(log, path, features=("x0", "x1", "x2"), actions=("1", "2", "3"), X=None):
-    """Write the decisions of a log as JSON lines."""
+    """Write the decisions of a log as VW's text, with a line for every action."""
     lines = []
     for t, x in enumerate((log.X if X is None else X).tolist()):
-        context = {**dict(zip(features, x, strict=True)), "_multi": [{"_tag": a} for a in actions]}
-        outcome = {"_label_probability": log.propensities[t], "_label_cost": -float(log.rewards[t])}
-        lines.append(json.dumps({"c": context, "_labelIndex": int(log.actions[t]), **outcome}))
-    path.write_text("\n".join(lines))
+        numbers = [f"{name}:{value}" for name, value in zip(features, x, strict=True)]
+        lines.append(f"shared | {' '.join(numbers)}")
+        for k, action in enumerate(actions):
+            label = f"0:{-log.rewards[t]}:{log.propensities[t]} " * (k == log.actions[t])
+            lines.append(f"{label}'{action} |")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
 
 
 def line_of(name, estimate):
@@ -95,15 +97,19 @@ def model(folklearn, pets, tmp_path):
 
 @pytest.mark.parametrize("play", ["best", "sample"])
 def test_a_model_plays_its_classes_on_the_log_of_an_agent(
-    folklearn, pets, columns, as_arrays, model, tmp_path, play
+    folklearn, write_csv, as_arrays, tmp_path, play
 ):
-    X, y, labels = as_arrays
+    X, y, _ = as_arrays
+    names, labels = ("a", "b", "c"), ("cat", "dog", "fox")
+    rows = [(*x, labels[k]) for x, k in zip(X.tolist(), y, strict=True)]
+    table = write_csv("animals.csv", rows, columns=(*names, "kind"))
+    model, path = tmp_path / "animals.folk", tmp_path / "decisions.vw"
+    assert folklearn("run", table, *TARGET, "--save", model, "--quiet").code == 0
     agent = Banditron(n_features=4, n_classes=3, exploration=0.5)
-    path = tmp_path / "log.dsjson"
-    write_log(interact(agent, standardise(X), y), path, columns[:-1], labels, X)
+    write_log(interact(agent, standardise(X), y), path, names, labels, X)
     log = read_log(path)
     loaded = load(model)
-    P = loaded.predict_proba(pets)
+    P = loaded.predict_proba(table)
     if play == "best":
         P = np.eye(P.shape[1])[P.argmax(axis=1)]
     order = [log.action_names.index(label) for label in loaded.labels]

@@ -32,7 +32,6 @@ from folklearn.readers.decision_logs import (
     Features,
     LoggedDecision,
     as_interactions,
-    as_numbers,
     read_decisions,
 )
 from folklearn.readers.decision_logs import Option as LoggedOption
@@ -51,7 +50,7 @@ def policy_value(
         metavar="LOG",
         show_default=False,
         help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
-        "line for every action) or JSON lines (--dsjson of VW); - reads standard input.",
+        "line for every action); - reads standard input.",
     ),
     policy: str | None = Option(
         None,
@@ -209,7 +208,7 @@ def _play_decisions(
 def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     """Return the probabilities of contexts: by column, or by feature if the model has VW text."""
     if model.encoder is not None and model.encoder.feature_names:
-        return model.predict_proba(hash_features([as_numbers(context) for context in contexts]))
+        return model.predict_proba(hash_features(contexts))
     learned = [column for column, role in model.roles.items() if role in LEARNED]
     columns = {column for context in contexts for column in context}
     if learned and columns.isdisjoint(learned):
