@@ -33,9 +33,7 @@ def test_help_names_every_option(folklearn, monkeypatch):
     for option in (
         "target",
         "learner",
-        "R",
-        "lam",
-        "gamma",
+        "set",
         "plot",
         "predictions",
         "save",
@@ -101,7 +99,7 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "A row without a label is predicted only",
         "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
-        "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
+        "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons. Default: auto",
     ):
         assert sentence in said
 

@@ -109,7 +109,7 @@ def test_threads_print_the_same(folklearn, refused, write_csv, write_predictions
     )
     assert "pass 2" in one
     assert re.sub(r"in \d+\.\d\d s", "", one) == re.sub(r"in \d+\.\d\d s", "", other)
-    assert refused(*words, "--jobs", "0").startswith("--jobs must be a number of threads")
+    assert refused(*words, "--jobs", "0").startswith("n_jobs must be a number of threads")
 
 
 def test_a_pipe_is_stored(folklearn, pets, as_arrays, write_predictions, monkeypatch):

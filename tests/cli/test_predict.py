@@ -281,7 +281,7 @@ def test_svmlight(folklearn, tmp_path):
     assert "features  4 of the rows\n" in outcome.stderr
     assert load(tmp_path / "m").labels == ("-1", "+1")
     assert "average log loss" in folklearn("predict", tmp_path / "m", path).stderr
-    (tmp_path / "p.csv").write_text("-1,+1\n" + "0.5,0.5\n" * 90)
+    (tmp_path / "p.csv").write_text("p:-1,p:+1\n" + "0.5,0.5\n" * 90)
     audited = folklearn("audit", path, "-p", tmp_path / "p.csv")
     assert "numbers standardised by all rows" in audited.stderr
 
@@ -405,15 +405,6 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     new = type(model)()
     new.save(tmp_path / "new")
     assert "learned 0 rows" in folklearn("inspect", tmp_path / "new").stdout
-
-
-def test_rows_can_be_looked_at_too(folklearn, pets):
-    outcome = folklearn("inspect", pets)
-    assert (outcome.code, outcome.stderr) == (0, "")
-    assert outcome.stdout == (
-        f"data      {pets}\nnumber    'weight (kg)', 'größe [red]', age\ncategory  kind\n"
-        f"To learn from these rows: folklearn run {pets} --target COLUMN\n"
-    )
 
 
 def test_a_bad_row_of_a_pipe_can_be_skipped(folklearn, saved, monkeypatch):

@@ -93,13 +93,13 @@ def test_the_first_screen_has_no_jargon(folklearn, pets):
 
 
 def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
-    settings = ["--R", "2", "--lam", "0.7", "--gamma", "0.01"]
+    settings = ["--set", "R=2", "--set", "lam=0.7", "--set", "gamma=0.01", "--learner", "folklore"]
     folklearn("run", pets, *TARGET, *settings, "--save", tmp_path / "m")
     learner = load(tmp_path / "m").pipeline.learner
     assert (learner.R, learner.lam, learner.gamma) == (2.0, 0.7, 0.01)
     said = folklearn("inspect", tmp_path / "m").stdout
     assert "learner   Folklore, B=10, R=2, lam=0.7, gamma=0.01\n" in said
-    folklearn("run", pets, *TARGET, "--R", "2", "--terms", "none", "--save", tmp_path / "m")
+    folklearn("run", pets, *TARGET, "--set", "R=2", "--terms", "none", "--save", tmp_path / "m")
     assert load(tmp_path / "m").pipeline.learner.R == 2.0
 
 
@@ -131,9 +131,10 @@ def test_a_short_run_has_a_bound_by_the_penalty(folklearn, write_csv, rows):
 
 def test_the_bound_does_not_depend_on_the_learner(folklearn, pets, tmp_path):
     """It is a property of the rows: learners without a certificate of their own have it too."""
+    classic = "--learner", "folklore", "--set"
     said = [folklearn("run", pets, *TARGET).stderr]
-    said.append(folklearn("run", pets, *TARGET, "--gamma", "0.5").stderr)
-    said.append(folklearn("run", pets, *TARGET, "--memory", "50", "-f", tmp_path / "m").stderr)
+    said.append(folklearn("run", pets, *TARGET, *classic, "gamma=0.5").stderr)
+    said.append(folklearn("run", pets, *TARGET, *classic, "memory=50", "-f", tmp_path / "m").stderr)
     assert load(tmp_path / "m").pipeline.learner.memory == 50
     bounds = [re.search(r"of at least (0\.\d+) on these rows", one)[1] for one in said]
     assert [float(one) for one in bounds] == pytest.approx([float(bounds[0])] * 3, rel=1e-2)
@@ -203,7 +204,7 @@ def test_plots(folklearn, pets, tmp_path, name, magic):
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
-@pytest.mark.parametrize("settings", [["--gamma", "0.5"], ["--learner", "ogd"], ["--windows"]])
+@pytest.mark.parametrize("settings", [["--terms", "none"], ["--learner", "ogd"], ["--windows"]])
 def test_a_plot_of_very_few_rounds(folklearn, write_csv, rows, tmp_path, settings):
     """The name of the file would be a formula, in a script without glyphs, if drawn naively."""
     one_of_each = {row[-1]: row for row in rows}.values()

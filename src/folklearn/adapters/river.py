@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from folklearn import validation
-from folklearn.adapters import select_settings
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
@@ -99,7 +98,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
                 f"{learner!r} is no learner that takes classes as they come; those are: "
                 f"{', '.join(catalogue.growing())}"
             )
-        settings = select_settings(learner, B=B, lam=lam, memory=memory)
+        values: dict[str, Any] = {"B": B, "lam": lam, "memory": memory}
+        settings = {name: value for name, value in values.items() if value is not None}
         heaviest = validation.positive("max_weight", max_weight)
         if "max_weight" in catalogue.settings_of(learner):
             settings["max_weight"] = heaviest

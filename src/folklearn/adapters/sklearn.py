@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from folklearn import serialization, validation
-from folklearn.adapters import select_settings
 from folklearn.adapters.sklearn_data import decide_class_weight, read_labels, read_rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MAX_PASSES
@@ -343,7 +342,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         names = "B", "lam", "memory", "max_weight"
-        settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        settings: dict[str, Any] = {n: value for n, value in values.items() if value is not None}
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
         settings |= {"roles": self.roles, "crosses": self.crosses, "class_weight": class_weight}
         settings |= {"missing": self.missing, "terms": self.terms}

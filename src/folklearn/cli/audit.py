@@ -62,7 +62,9 @@ def audit(
     exact: bool = Option(
         False, "--exact", help="Read the file again until the best of all linear models is known."
     ),
-    jobs: options.Jobs = 1,
+    jobs: int = Option(
+        1, metavar="N", help="Threads for --exact, -1 for all cores; the result is the same."
+    ),
     device: options.Device = OWN,
     quiet: options.Quiet = False,
 ) -> None:
@@ -70,7 +72,6 @@ def audit(
 
     Each prediction must have been made before its label was seen; this cannot be checked.
     """
-    options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
     console, started = new_console(quiet), time.perf_counter()
     with warnings_shown(console):

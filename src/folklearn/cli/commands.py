@@ -18,7 +18,7 @@ from folklearn.errors import FolklearnError, arguments_spelled_by
 SUMMARIES = {
     "run": "Learn rows one after the other, predicting each before its label is seen.",
     "predict": "Predict rows with a saved model, which learns nothing from them.",
-    "inspect": "Show what a saved model has learned, or the inferred roles of the columns of rows.",
+    "inspect": "Show what a saved model has learned.",
     "report": "Write one page about a model: how good it is, what is proven, what needs attention.",
     "export": "Write what a saved model predicts as an ONNX file, which other runtimes read.",
     "audit": "Certify predictions that any model made: how much better could a linear model do?",

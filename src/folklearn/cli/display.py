@@ -21,7 +21,7 @@ from folklearn.readers.reader import Reader
 from folklearn.utils import count_of, join_names
 
 DEFAULT_LEARNER = "auto"
-SETTINGS = ("R", "lam", "gamma", "memory")  # of learners, as options
+_SETTINGS = "B", "R", "lam", "gamma", "memory"  # that are shown of learners
 _MAX_COLUMNS_NAMED = 6  # of one role
 _UNLABELLED_ROWS = " where it is empty: predicted only"
 _MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
@@ -207,7 +207,7 @@ def describe_learner(model: Model) -> str:
     """Return the name and the settings of a learner that was chosen by name."""
     learner = None if model.pipeline is None else model.pipeline.learner
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
+    names = [name for name in _SETTINGS if name in example.PARAMS]
     values = {name: getattr(example, name) for name in names}
     words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:

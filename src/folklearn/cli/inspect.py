@@ -1,7 +1,6 @@
 """`folklearn inspect`, `report` and `export`: a saved model for people and for other runtimes."""
 
 import os
-import shlex
 
 import typer
 from typer import Option
@@ -14,7 +13,7 @@ from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
-from folklearn.model.roles import TARGET, infer_roles
+from folklearn.model.roles import TARGET
 from folklearn.model.run import Score
 from folklearn.model.summary import ModelSummary, describe_claims
 from folklearn.report.style import require_matplotlib
@@ -23,27 +22,10 @@ from folklearn.utils import count_of, join_names
 _MAX_LINES = 8  # of columns, and of weights
 
 
-def inspect(source: options.Source) -> None:
-    """Show what a saved model has learned, or the inferred roles of the columns of rows.
-
-    FILE is a saved model, or rows.
-    """
-    if source.file is None or not options.may_be_saved(source.file):
-        lines = _describe_rows(source)
-    else:
-        lines = _describe_model(options.load_model(source.file, "folklearn inspect"))
-    typer.echo("\n".join(lines))
-
-
-def _describe_rows(source: options.Source) -> list[str]:
-    reader, target = source.open()
-    with warnings_shown(new_console(quiet=False)):
-        roles = infer_roles(reader.head())
-    fields = {"data": display.describe_source(reader, reader.n_rows)}
-    fields |= display.describe_columns({name: roles[name] for name in roles if name != target})
-    file = [] if source.file is None else [source.file]
-    learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
-    return [display.format_fields(fields), f"To learn from these rows: {learn}"]
+def inspect(model: options.ModelFile) -> None:
+    """Show what a saved model has learned."""
+    loaded = options.load_model(model, "folklearn inspect")
+    typer.echo("\n".join(_describe_model(loaded)))
 
 
 def _describe_model(model: Model) -> list[str]:

@@ -34,9 +34,6 @@ Text = str | None
 Texts = list[str] | None
 
 # Options that several commands have; those of one command are the defaults of its parameters.
-Jobs = Annotated[
-    int, Option(metavar="N", help="Processes or threads at once, -1 for all cores; same result.")
-]
 OnBadRow = Annotated[
     str, Option(metavar="stop|skip", help="At a row that cannot be read: stop, or skip and count.")
 ]
@@ -165,30 +162,30 @@ def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
         )
 
 
-def _parse_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
+def parse_numbers(option: str, texts: Texts, what: str = "label") -> dict[str, float]:
     """Return numbers by name from texts NAME=N."""
     numbers: dict[str, float] = {}
-    for text in texts:
+    for text in texts or ():
         name, _, number = text.rpartition("=")
         try:
             numbers[name] = float(number)
         except ValueError:
             name = ""
         if not name:
-            raise FolklearnError(f"{option} {text!r} must be a label and a number: LABEL=N")
+            raise FolklearnError(
+                f"{option} {text!r} must be a {what} and a number: {what.upper()}=N"
+            )
     return numbers
 
 
 def parse_class_weight(texts: Texts) -> dict[str, float] | str | None:
-    return (
-        BALANCED if texts == [BALANCED] else _parse_numbers("--class-weight", texts or ()) or None
-    )
+    return BALANCED if texts == [BALANCED] else parse_numbers("--class-weight", texts) or None
 
 
 def parse_costs(texts: Texts, labels: Sequence[Any]) -> dict[Any, float] | None:
     """Return costs by label, or by pair of labels."""
     by_name, costs = {str(label): label for label in labels}, dict[Any, float]()
-    for name, cost in _parse_numbers("--costs", texts or ()).items():
+    for name, cost in parse_numbers("--costs", texts).items():
         pairs = _split_pair(name, by_name)
         if name not in by_name and pairs:
             costs[by_name[pairs[0][0]], by_name[pairs[0][1]]] = cost
@@ -246,13 +243,6 @@ def load_model(path: str, what: str = "--load") -> Model:
         kind = "is no folklearn model" if model is None else f"holds a {type(model).__name__}"
         raise FolklearnError(f"{path} {kind}; {what} takes what `folklearn run --save` wrote")
     return model
-
-
-def check_jobs(jobs: int) -> None:
-    if jobs < -1 or jobs == 0:
-        raise FolklearnError(
-            f"--jobs must be a number of threads, or -1 for as many as there are cores, got {jobs}"
-        )
 
 
 class BadRowSink:

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from typer import Option
 
-from folklearn import validation
 from folklearn.cli import display, options
 from folklearn.cli.display import TextTable, format_loss
 from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
@@ -30,7 +29,6 @@ from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
 
-_CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
 _TABLE = TextTable([("rows", "loss", "hold-out", "error", "rows/s")])
 _EXPLANATION = (
@@ -38,10 +36,7 @@ _EXPLANATION = (
     "by the model as it would be saved."
 )
 _WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
-_LEARNER_HELP = (
-    f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings; with --lam, "
-    "--gamma or --memory, folklore."
-)
+_LEARNER_HELP = f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings."
 
 
 @dataclass(frozen=True)
@@ -64,17 +59,8 @@ class ModelOptions:
         help="Weight of the rows of a class, repeatable, or all classes alike.",
     )
     learner: Text = Option(None, metavar="NAME", help=_LEARNER_HELP)
-    R: float | None = Option(
-        None, "--R", help="For experts: norm of a scaled row. Default: about 1."
-    )
-    lam: float | None = Option(
-        None, help="For experts: the ridge lambda. Default: the learner's own."
-    )
-    gamma: float | None = Option(
-        None, help="For experts: the step gamma. Default: the largest proven."
-    )
-    memory: int | None = Option(
-        None, metavar="ROWS", help="Rows after which one counts 1/e; then nothing is proven."
+    set: Texts = Option(
+        None, metavar="NAME=N", help="A setting of the learner, such as lam=0.5; repeatable."
     )
     windows: bool = Option(
         False, "--windows", help="Losses and lower bounds of the last 64, 128, ... rows."
@@ -99,26 +85,12 @@ class ModelOptions:
                 )
 
     def choose_learner(self) -> tuple[str, dict[str, Any]]:
-        """Return the name of the learner, and its settings that are set."""
-        values = {name: getattr(self, name) for name in display.SETTINGS}
-        settings = {name: value for name, value in values.items() if value is not None}
-        for name, value in settings.items():
-            if name == "memory":
-                validation.count("--memory", value, 1)
-            else:
-                validation.positive(f"--{name}", value)
-        default = display.DEFAULT_LEARNER
-        if self.learner is None:  # settings that the default does not take select Folklore
-            is_default = set(settings) <= {*catalogue.settings_of(default)}
-            return default if is_default else _CLASSIC, settings
-        takes = [name for name in display.SETTINGS if name in catalogue.settings_of(self.learner)]
-        for name in settings:
-            if name not in takes and self.learner == default:
-                raise FolklearnError(f"{default} needs no {name}; choose --learner {_CLASSIC}")
-            if name not in takes:
-                words = " and ".join(f"--{word}" for word in takes)
-                raise FolklearnError(f"{self.learner} takes no --{name}; its options are {words}")
-        return self.learner, settings
+        """Return the name of the learner and its settings; raise unless it takes them."""
+        name, settings = self.learner or display.DEFAULT_LEARNER, dict[str, Any]()
+        for setting, number in options.parse_numbers("--set", self.set, "name").items():
+            settings[setting] = int(number) if number.is_integer() else number
+        catalogue.make(name, 1, 2, settings)
+        return name, settings
 
     def make(self, source: LearnedSource, reader: Reader, device: str) -> Model:
         learner, settings = self.choose_learner()
