@@ -62,9 +62,7 @@ def audit(
     exact: bool = Option(
         False, "--exact", help="Read the file again until the best of all linear models is known."
     ),
-    jobs: int = Option(
-        1, metavar="N", help="Threads for --exact, -1 for all cores; the result is the same."
-    ),
+    jobs: int = Option(1, metavar="N", help="Threads of --exact, -1 for all cores; same result."),
     device: options.Device = OWN,
     quiet: options.Quiet = False,
 ) -> None:

@@ -76,9 +76,7 @@ def report(
     predictions: options.Text = Option(
         None, "-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."
     ),
-    output: str = Option(
-        "report.html", "-o", "--output", metavar="REPORT.html", help="Where to write it."
-    ),
+    output: str = Option("report.html", "-o", "--output", metavar="REPORT.html", help="The page."),
     quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -116,9 +114,7 @@ def report(
 
 def export(
     model: options.ModelFile,
-    output: str = Option(
-        "model.onnx", "-o", "--output", metavar="MODEL.onnx", help="Where to write it."
-    ),
+    output: str = Option("model.onnx", "-o", "--output", metavar="MODEL.onnx", help="The file."),
     quiet: options.Quiet = False,
 ) -> None:
     """Write what a saved model predicts as an ONNX file, which other runtimes read.

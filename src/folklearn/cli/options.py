@@ -65,15 +65,9 @@ class Source:
         help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
         "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
     )
-    target: Text = Option(
-        None, metavar="COLUMN", help="Column of the class; not for svmlight and VW text."
-    )
-    format: Text = Option(
-        None, metavar="|".join(FORMATS), help="Format of the file. Default: detected."
-    )
-    delimiter: Text = Option(
-        None, metavar="CHARACTER", help="Separator of CSV cells. Default: detected."
-    )
+    target: Text = Option(None, metavar="COLUMN", help="Column of the class; not for svmlight, VW.")
+    format: Text = Option(None, metavar="|".join(FORMATS), help="File format. Default: detected.")
+    delimiter: Text = Option(None, metavar="CHARACTER", help="Cell separator. Default: detected.")
     encoding: Text = Option(
         None, metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."
     )
@@ -117,9 +111,7 @@ class LearnedSource(Source):
         "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
         "values.",
     )
-    drop: Texts = Option(
-        None, metavar="COLUMN", help="Column to leave out, like --role COLUMN=ignored; repeatable."
-    )
+    drop: Texts = Option(None, metavar="COLUMN", help="Column to leave out; repeatable.")
 
     @property
     def roles(self) -> dict[str, str]:

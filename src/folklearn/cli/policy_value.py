@@ -51,9 +51,7 @@ def policy_value(
     reward_range: tuple[float, float] | None = Option(
         None, metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."
     ),
-    actions: int | None = Option(
-        None, metavar="K", help="Number of actions in text. Default: the largest number."
-    ),
+    actions: int | None = Option(None, metavar="K", help="Number of actions. Default: largest."),
     confidence: float = Option(0.95, metavar="SHARE", help="Confidence of the intervals."),
     on_bad_row: options.OnBadRow = "stop",
 ) -> None:

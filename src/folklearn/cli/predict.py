@@ -50,9 +50,7 @@ class PredictOptions:
         help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
         "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
     )
-    explain: bool = Option(
-        False, "--explain", help="Add what speaks for the class, and not for the next one."
-    )
+    explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next.")
     on_bad_row: options.OnBadRow = "stop"
     quiet: options.Quiet = False
 

@@ -50,29 +50,21 @@ class ModelOptions:
         help="Curves, products and waves of columns: as many as a budget allows, none (lines "
         "only), or all.",
     )
-    classes: Text = Option(
-        None, metavar="FILE", help="Labels that are known in advance, one a line."
-    )
+    classes: Text = Option(None, metavar="FILE", help="Labels known in advance, one a line.")
     class_weight: Texts = Option(
         None,
         metavar="balanced|LABEL=W",
         help="Weight of the rows of a class, repeatable, or all classes alike.",
     )
     learner: Text = Option(None, metavar="NAME", help=_LEARNER_HELP)
-    set: Texts = Option(
-        None, metavar="NAME=N", help="A setting of the learner, such as lam=0.5; repeatable."
-    )
-    windows: bool = Option(
-        False, "--windows", help="Losses and lower bounds of the last 64, 128, ... rows."
-    )
+    set: Texts = Option(None, metavar="NAME=N", help="Setting of the learner: lam=0.5; repeatable.")
+    windows: bool = Option(False, "--windows", help="Loss and bound of the last 64, 128, ... rows.")
     coverage: list[float] | None = Option(
         None,
         metavar="SHARE",
         help="Of labels that prediction sets should have; repeatable. Default: .8, .9 and .95.",
     )
-    coverage_by: str = Option(
-        "all", metavar="all|class", help="Whether sets hold over all rows, or in each class."
-    )
+    coverage_by: str = Option("all", metavar="all|class", help="Sets over all rows, or by class.")
 
     def check_unset(self, **of_columns: Texts) -> None:
         """Raise if an option is set, or one about the roles of columns."""
@@ -108,16 +100,10 @@ class RunOptions:
     """How rows are gone through, and what is written."""
 
     weight: Text = Option(None, metavar="COLUMN", help="Column of row weights.")
-    one_pass: bool = Option(
-        False, "--one-pass", help="Read a file once: classes and categories as they come."
-    )
-    shuffle: bool = Option(
-        False, "--shuffle", help="Learn in a random order; the rows must fit in memory."
-    )
+    one_pass: bool = Option(False, "--one-pass", help="Read a file once, as if from a pipe.")
+    shuffle: bool = Option(False, "--shuffle", help="Learn in a random order; all rows in memory.")
     seed: int = Option(0, help="Random seed.")
-    exact: bool = Option(
-        False, "--exact", help="Fit a logistic regression afterwards, of any number of rows."
-    )
+    exact: bool = Option(False, "--exact", help="Fit a logistic regression at the end in any case.")
     monitor: bool = Option(
         False, "--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."
     )
@@ -129,12 +115,10 @@ class RunOptions:
     save: Text = Option(None, "-f", "--save", metavar="MODEL", help="Save the model.")
     load: Text = Option(None, "-i", "--load", metavar="MODEL", help="Continue with a saved model.")
     checkpoint: Text = Option(
-        None, metavar="60s", help="With --save: save this often too; s, m or h."
+        None, metavar="60s", help="With --save: save this often too; s, m, h."
     )
     on_bad_row: options.OnBadRow = "stop"
-    bad_rows: Text = Option(
-        None, metavar="OUT.csv", help="Write skipped rows: line, column, reason and text."
-    )
+    bad_rows: Text = Option(None, metavar="OUT.csv", help="Write skipped rows and their reasons.")
     quiet: options.Quiet = False
 
     def check(self) -> None:

@@ -50,24 +50,12 @@ class ServeOptions:
     port: int = Option(8080, min=0, max=65535, help="Port to listen on.")
     file: Path | None = Option(None, "--import", help="Add the model in this file.")
     name: str | None = Option(None, help="Name of the model to import.")
-    memory: float = Option(
-        Limits.memory / 1e9, min=0.05, help="Gigabytes of memory for all models."
-    )
-    workers: int = Option(
-        0, min=0, max=64, help="Processes for HTTP and predictions, besides the one that learns."
-    )
-    log: LogForm = Option(
-        LogForm.TEXT, help="Standard error: failures as text, or every request as JSON."
-    )
-    keep_days: float | None = Option(
-        None, min=0.01, help="Days that events and rows are kept. Default: no limit."
-    )
-    keep_bytes: float | None = Option(
-        None, min=1e6, help="Bytes that the journal may have. Default: any."
-    )
-    archive: bool = Option(
-        False, "--archive", help="Put events that are removed into compressed files."
-    )
+    memory: float = Option(Limits.memory / 1e9, min=0.05, help="Gigabytes of memory for models.")
+    workers: int = Option(0, min=0, max=64, help="Processes that predict; one more learns.")
+    log: LogForm = Option(LogForm.TEXT, help="Log failures as text, or every request as JSON.")
+    keep_days: float | None = Option(None, min=0.01, help="Days to keep events. Default: no limit.")
+    keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any.")
+    archive: bool = Option(False, "--archive", help="Put removed events into compressed files.")
     demo: bool = Option(False, "--demo", help="In a new folder: train two models.")
 
     def limits(self) -> Limits:
@@ -160,9 +148,7 @@ def choose_folder(
 def create(
     context: typer.Context,
     tenant: str = Option("main", metavar="NAME", help="Tenant whose models it gives access to."),
-    model: str | None = Option(
-        None, metavar="NAME", help="The only model it is for. Default: all of the tenant."
-    ),
+    model: str | None = Option(None, metavar="NAME", help="Its only model. Default: all."),
     scope: list[str] | None = Option(
         None,
         metavar=_SCOPES,
@@ -211,9 +197,7 @@ def show(context: typer.Context) -> None:
 @key.command(cls=Command)
 def revoke(
     context: typer.Context,
-    id: str = Argument(
-        ..., metavar="ID", show_default=False, help="Id: the first column of the list."
-    ),
+    id: str = Argument(..., metavar="ID", show_default=False, help="First column of the list."),
 ) -> None:
     """End a key permanently; a service that is running notices within a second."""
     _keys(context).revoke(id)
