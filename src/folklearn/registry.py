@@ -10,7 +10,6 @@ from typing import Any
 
 _MODULES = {
     "adapters.sklearn": "FolkloreClassifier",
-    "adapters.terms": "Terms",
     "bandits.agent": "Agent Decision",
     "bandits.lists": "ListAgent",
     "bandits.reduction": "BanditReduction",
@@ -100,7 +99,7 @@ PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning",
     "DecisionModel", "Evidence", "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace",
     "Leader", "Learner", "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence",
-    "SharedGaussian", "SparseSgd", "Terms", "auto",
+    "SharedGaussian", "SparseSgd", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
