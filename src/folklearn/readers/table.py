@@ -68,6 +68,13 @@ class TextColumn:
     def __getitem__(self, rows: RowSelection) -> "TextColumn":
         return TextColumn(self.codes[rows], self.values)
 
+    def without(self, is_gap: Callable[[str], bool]) -> "TextColumn":
+        """Return the column with texts of which a function tells so as missing."""
+        if not any(map(is_gap, self.values)):
+            return self
+        values = (None if is_gap(text) else text for text in self.values)
+        return TextColumn.of(values, self.codes.astype(np.int64))
+
     def to_list(self) -> list[str | None]:
         """Return the text of every row, None if it is missing."""
         by_code = (*self.values, None)
@@ -282,9 +289,7 @@ class MissingValues:
 
     def _mask_column(self, column: Column) -> Column:
         if isinstance(column, TextColumn):
-            if self.values.isdisjoint(column.values):
-                return column
-            return TextColumn.of(map(self.mask_value, column.values), column.codes.astype(np.int64))
+            return column.without(self.values.__contains__)
         if column.dtype.kind == "O":
             return np.fromiter(map(self.mask_value, column.tolist()), object, len(column))
         is_asked = np.isin(column, self._numbers) if column.dtype.kind == "f" else np.False_
