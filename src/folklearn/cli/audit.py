@@ -351,12 +351,9 @@ class PredictionsFile:
 
 
 def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[str, str]:
-    """Return the column of every class: p:label or p(label) if there is one, else plain labels."""
+    """Return the column of every class: p:label if there is one, else plain labels."""
     prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
-    columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed} or {
-        name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
-    }
-    is_marked = bool(columns)
+    columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
     columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
     missing = [label for label in file.labels if label not in columns]
     if missing:
@@ -367,7 +364,7 @@ def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[s
             f"its columns are: {join_names(names)}"
         )
     extra = [name for name in columns if name not in file.labels]
-    if extra and not is_marked:
+    if extra and not prefixed:
         raise FolklearnError(
             f"{path} has the column {extra[0]!r}, which is no label of column {file.target!r} "
             f"of {file.name}; if there are other columns than probabilities, name those "

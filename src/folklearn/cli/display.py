@@ -12,7 +12,6 @@ from rich import progress
 from rich.console import Console
 
 from folklearn.errors import DataWarning
-from folklearn.learners import catalogue
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
@@ -21,7 +20,6 @@ from folklearn.readers.reader import Reader
 from folklearn.utils import count_of, join_names
 
 DEFAULT_LEARNER = "auto"
-_SETTINGS = "B", "R", "lam", "gamma", "memory"  # that are shown of learners
 _MAX_COLUMNS_NAMED = 6  # of one role
 _UNLABELLED_ROWS = " where it is empty: predicted only"
 _MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
@@ -201,15 +199,3 @@ def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dic
 def describe_crosses(model: Model) -> dict[str, str]:
     pairs = [":".join(pair) for pair in model.crosses]
     return {"crosses": join_names(pairs)} if pairs else {}
-
-
-def describe_learner(model: Model) -> str:
-    """Return the name and the settings of a learner that was chosen by name."""
-    learner = None if model.pipeline is None else model.pipeline.learner
-    example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    names = [name for name in _SETTINGS if name in example.PARAMS]
-    values = {name: getattr(example, name) for name in names}
-    words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
-    if "gamma" in values and values["gamma"] is None:
-        words.append("gamma=the largest valid in each round")
-    return ", ".join([type(example).__name__, *words])

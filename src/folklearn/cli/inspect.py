@@ -31,7 +31,8 @@ def inspect(model: options.ModelFile) -> None:
 def _describe_model(model: Model) -> list[str]:
     fields = {"model": f"learned {count_of(model.n_rounds, 'row')}"}
     if model.learner_name != display.DEFAULT_LEARNER:
-        fields["learner"] = display.describe_learner(model)
+        settings = (f"{name}={value}" for name, value in model.settings.items())
+        fields["learner"] = ", ".join([model.learner_name, *settings])
     fields["classes"] = display.describe_classes(model.labels)
     target = [name for name, role in model.roles.items() if role == TARGET]
     if target:

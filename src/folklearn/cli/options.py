@@ -237,23 +237,22 @@ def load_model(path: str, what: str = "--load") -> Model:
     return model
 
 
-class BadRowSink:
-    def __init__(self, file: TextIO) -> None:
+class BadRows:
+    """Count and write the rows that cannot be read; `take` is None if the first is to be raised."""
+
+    def __init__(self, on_bad_row: str, file: TextIO) -> None:
+        if on_bad_row not in ("stop", "skip"):
+            raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
         self.n_rows, self._writer = 0, csv.writer(file, lineterminator="\n")
         self._writer.writerow(["line", "column", "reason", "text"])
+        self.take = self._write if on_bad_row == "skip" else None
 
-    def __call__(self, bad: BadRow) -> None:
+    def _write(self, bad: BadRow) -> None:
         self.n_rows += 1
         self._writer.writerow([bad.line, bad.column, bad.reason, bad.text])
 
 
 @contextmanager
-def open_bad_row_sink(on_bad_row: str, path: Path | None = None) -> Iterator[BadRowSink | None]:
-    """Yield what takes bad rows; None if the first one is to be raised."""
-    if on_bad_row not in ("stop", "skip"):
-        raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
-    if on_bad_row == "stop":
-        yield None
-        return
+def open_bad_rows(on_bad_row: str, path: Path | None = None) -> Iterator[BadRows]:
     with open(path or os.devnull, "w", encoding="utf-8", newline="") as file:
-        yield BadRowSink(file)
+        yield BadRows(on_bad_row, file)

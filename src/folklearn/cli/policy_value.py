@@ -65,11 +65,10 @@ def policy_value(
     """
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)
-    with options.open_bad_row_sink(on_bad_row) as bad_row_sink:
-        decisions = list(read_decisions(source, reward_range, bad_row_sink))
+    with options.open_bad_rows(on_bad_row) as bad_rows:
+        decisions = list(read_decisions(source, reward_range, bad_rows.take))
         data = as_interactions(decisions, actions)
-    n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
-    lines = [_describe_log(source.name, data, n_bad), _TABLE.header]
+    lines = [_describe_log(source.name, data, bad_rows.n_rows), _TABLE.header]
     logged = logged_value(data, confidence=confidence)
     lines.append(_format_line("the log's own", logged))
     policies: dict[str, Any] = {"uniform": uniform(data)}

@@ -71,14 +71,14 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
     with (
         AtomicOutputs(source.file, model) as outputs,
         warnings_shown(console),
-        options.open_bad_row_sink(asked.on_bad_row) as bad_row_sink,
+        options.open_bad_rows(asked.on_bad_row) as bad_rows,
     ):
         output = None if asked.output == options.STDOUT else asked.output
         path = outputs.reserve("predictions", output)
         loaded = options.load_model(model, "folklearn predict")
         reader, target = source.open()
         dataset = ModelDataset(
-            loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink
+            loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_rows.take
         )
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
@@ -104,7 +104,7 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
         dataset.warn_of_missing()
         dataset.unlearned.warn()
         outputs.commit(console)
-    n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
+    n_bad = bad_rows.n_rows
     skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
     seconds = time.perf_counter() - started
     console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}.")

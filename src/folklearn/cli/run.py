@@ -174,12 +174,12 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
         if asked.monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
         with (
-            options.open_bad_row_sink(asked.on_bad_row, bad_path) as bad_row_sink,
+            options.open_bad_rows(asked.on_bad_row, bad_path) as bad_rows,
             _saved_at_bad_row(model, asked.save, outputs, save_path, predictions_path),
         ):
             dataset = ModelDataset(
                 model, reader, target, weight=asked.weight, one_pass=asked.one_pass,
-                on_bad=bad_row_sink, shuffle=asked.seed if asked.shuffle else None,
+                on_bad=bad_rows.take, shuffle=asked.seed if asked.shuffle else None,
                 max_rows=_MAX_ROWS_OF_BATCH,
             )  # fmt: skip
             _scan(dataset, console)
@@ -198,8 +198,7 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
             run.plot(str(plot_path))
         if save_path is not None:
             model.save(save_path)
-        n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
-        for line in _summarise(model, run, signals, n_bad):
+        for line in _summarise(model, run, signals, bad_rows.n_rows):
             console.print(line)
         outputs.commit(console)
     for line in _describe_total(model):
