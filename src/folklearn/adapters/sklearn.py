@@ -21,14 +21,12 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
-from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import declare_table
-from folklearn.model.encoder import FEATURES, slice_rows
+from folklearn.model.encoder import slice_rows
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
 from folklearn.progress import report_progress
 from folklearn.readers.table import Table
-from folklearn.scaler import SPACE
 from folklearn.serialization import Record
 
 _AUTO = "auto"
@@ -67,21 +65,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
-    roles : of columns of a data frame, by name, where they are not to be inferred:
-        ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
-    crosses : pairs of columns of a data frame whose products are features too.
+    roles, crosses, missing : of columns of a data frame, as for `folklearn.Model`.
     terms : "auto", "none" or "all": curves, products and waves of the columns, as for
-        `folklearn.Model`; with "none" the model is linear, and has `coef_`.
-    missing : texts and numbers that stand for a missing value in columns of a data frame, besides
-        the usual ones; see `folklearn.Model`.
+        `folklearn.Model`; with "none" the model is linear.
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), in `fit` only.
-    max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
-        which refuses heavier rows. None is the largest there is in `fit`, and the largest class
-        weight, or 1, in `partial_fit`.
+    max_weight : largest product of sample and class weight that ``"auto"`` will take. None is the
+        largest there is in `fit`, and the largest class weight, or 1, in `partial_fit`.
     random_state : of the order of the rows; None always gives the same order.
-    n_jobs : threads for the passes of the fit to all rows, -1 for all cores; None is 1. The model
-        is the same to the last bit on one machine.
+    n_jobs : threads of the fit to all rows, -1 for all cores, None is 1; the model is the same.
     device : of the sums of that fit, and of the learners "auto" and "leader": "cpu", the default,
         or a device of PyTorch such as "cuda" (extra ``gpu``). An unpickled model is on the CPU.
     verbose : show the progress of `fit` on standard error.
@@ -90,12 +82,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
-    coef_, intercept_ : of a model without terms where every column of X is a number, weights (K, d)
-        and constants (K,), of two classes (1, d) and (1,) for the second:
-        ``X @ coef_.T + intercept_`` are the logits of the linear model with the largest weight, up
-        to a number for each row, and but for the clipping of outliers; where rows stay sparse, in
-        units of rows of norm 1.
-    model_ : the `folklearn.Model` after the last row; it has the labels as they came.
+    model_ : the `folklearn.Model` after the last row; it has the labels as they came, and explains
+        its weights.
 
     Notes
     -----
@@ -264,10 +252,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        return self.model_.predict_proba(read_rows(self, X))[:, self._class_numbers()]
-
-    def _class_numbers(self) -> list[int]:
-        return [self.model_.labels.index(label) for label in self.classes_.tolist()]
+        order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
+        return self.model_.predict_proba(read_rows(self, X))[:, order]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
@@ -277,44 +263,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the most probable label of every row."""
         P = self.predict_proba(X)  # first: it says if nothing was fitted
         return self.classes_[P.argmax(axis=1)]
-
-    @property
-    def coef_(self) -> Array:
-        """Weights (K, d), or (1, d) of two classes; see the class."""
-        return self._linear()[0]
-
-    @property
-    def intercept_(self) -> Array:
-        """Constants (K,), or (1,) of two classes."""
-        return self._linear()[1]
-
-    def _linear(self) -> tuple[Array, Array]:
-        columns = self.model_.encoder if hasattr(self, "model_") else None
-        core = self.model_.pipeline if columns is not None else None
-        if columns is None or core is None or core.learner is None:
-            raise AttributeError("there are no weights before two classes were learned")
-        if isinstance(core.learner, TermMixture):
-            raise AttributeError(
-                'the model is not linear: it has terms; see model_.explain(), or set terms="none"'
-            )
-        d = self.n_features_in_
-        names = getattr(self, "feature_names_in_", ())
-        keys = [(str(name), "") for name in names] if columns.roles else ()
-        if core.sparse and columns.keys == [(FEATURES, "")]:
-            columns_used, weights = core.column_weights()
-            W, constants = np.zeros((core.n_classes, d)), np.zeros(core.n_classes)
-            is_feature = columns_used >= SPACE
-            W[:, columns_used[is_feature] - SPACE] = weights[is_feature].T
-            if self.fit_intercept:
-                constants = weights[columns_used == 0].sum(axis=0) * core.scaler.constant
-        elif not core.sparse and (columns.is_matrix or set(keys) == set(columns.keys)):
-            W, constants = core.linear()
-            W = W if columns.is_matrix else W[:, [columns.places[key] for key in keys]]
-        else:
-            raise AttributeError("there is no weight for every column of X: see model_.explain()")
-        order = self._class_numbers()
-        W, constants = W[order] - W.mean(axis=0), constants[order] - constants.mean()
-        return (W[1:] - W[:1], constants[1:] - constants[:1]) if len(W) == 2 else (W, constants)
 
     @property
     def unseen_probability(self) -> float:

@@ -1,10 +1,9 @@
 """`folklearn audit`: certify the predictions of any model, in one file, of rows in another."""
 
-import math
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import compress
@@ -170,7 +169,7 @@ class LabelledFile:
         assert scan is not None
         assert encoder is not None
         self.name, self.unit, self.target = reader.name, reader.unit, self.dataset.target or ""
-        self.first_lines, self.labels = scan.first_lines, sort_labels(scan.labels)
+        self.first_lines, self.labels = scan.first_lines, tuple(sorted(scan.labels))
         check_two_classes(self.labels, self.dataset)
         self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
         if scan.largest_weight is not None:
@@ -237,20 +236,6 @@ def _check_words(dataset: ModelDataset) -> None:
             )
 
 
-def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Sort labels: by value if all of them are numbers, else as text.
-
-    >>> sort_labels(["10", "9", "-1"]), sort_labels(["10", "9", "b"])
-    (('-1', '9', '10'), ('10', '9', 'b'))
-    """
-    labels = sorted(labels)
-    try:
-        are_numbers = all(math.isfinite(float(label)) for label in labels)
-    except ValueError:
-        are_numbers = False
-    return tuple(sorted(labels, key=float) if are_numbers else labels)
-
-
 class PredictionsFile:
     """A CSV file of predictions, one for every row of a labelled file.
 
@@ -270,7 +255,7 @@ class PredictionsFile:
             raise FolklearnError("--predictions must be a file, not standard input")
         self.name, self._file, self._reader = path, file, open_reader(path, format="csv")
         self._columns = _find_columns(path, self._reader.names, file)
-        self.labels = file.labels = sort_labels(self._columns)
+        self.labels = file.labels = tuple(sorted(self._columns))
         P, true = self._read_cells()
         is_kept = [True] * len(P)
         if len(P) == file.n_rows + file.n_unlabelled:
