@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import folklearn
 from folklearn import FolkloreClassifier, utils
-from folklearn.adapters import sklearn_data
+from folklearn.adapters import sklearn as adapter
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.pipeline import OnlinePipeline
@@ -353,7 +353,7 @@ def test_without_narwhals_frames_are_arrays(rng, monkeypatch):
     frame = pd.DataFrame(columns)
     numbers = frame[["old", "width"]]
     expected = quick().fit(numbers, y).predict_proba(numbers)
-    monkeypatch.setattr(sklearn_data, "find_spec", lambda _: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda _: None)
     model = quick().fit(numbers, y)
     np.testing.assert_array_equal(model.predict_proba(numbers), expected)
     assert model.feature_names_in_.tolist() == ["old", "width"]
