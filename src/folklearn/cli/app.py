@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from folklearn.cli.endings import EXIT_CODES, Ended, Terminated, handle_signals, raise_signal
+from folklearn.cli.endings import EXIT_CODES, Terminated, handle_signals, raise_signal
 from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except FolklearnError as error:
         return _fail(str(error))
-    except Ended as end:
-        return end.code
+    except SystemExit as end:  # a signal ended a stream, and all results were written
+        return int(end.code or 0)
     except KeyboardInterrupt:
         return _fail("interrupted: nothing was written", EXIT_CODES[signal.SIGINT])
     except Terminated:

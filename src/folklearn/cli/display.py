@@ -21,7 +21,6 @@ from folklearn.utils import count_of, join_names
 
 DEFAULT_LEARNER = "auto"
 _MAX_COLUMNS_NAMED = 6  # of one role
-_UNLABELLED_ROWS = " where it is empty: predicted only"
 _MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
 
 
@@ -170,7 +169,9 @@ def describe_run(dataset: ModelDataset) -> dict[str, str]:
         values = count_of(sum(missing.values()), "value")
         fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
     if scan and scan.n_unlabelled:
-        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{_UNLABELLED_ROWS}"
+        fields["no label"] = (
+            f"{count_of(scan.n_unlabelled, 'row')} where it is empty: predicted only"
+        )
     if model.n_rounds:
         rows = count_of(model.n_rounds, "row")
         fields["goes on"] = f"after {rows}; the table counts the new ones"

@@ -34,8 +34,7 @@ def _describe_model(model: Model) -> list[str]:
         settings = (f"{name}={value}" for name, value in model.settings.items())
         fields["learner"] = ", ".join([model.learner_name, *settings])
     fields["classes"] = display.describe_classes(model.labels)
-    target = [name for name, role in model.roles.items() if role == TARGET]
-    if target:
+    if target := [name for name, role in model.roles.items() if role == TARGET]:
         fields["predicted"] = join_names(target)
     fields |= display.describe_columns(model.roles)
     if model.encoder is not None and model.encoder.feature_names:
@@ -49,8 +48,7 @@ def _describe_model(model: Model) -> list[str]:
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
-    rare = Score(model, model.metrics).rare_in_words
-    if rare:
+    if rare := Score(model, model.metrics).rare_in_words:
         fields["rare"] = " ".join(rare)
     if sentence := model.sets.in_words():
         fields["sets"] = sentence

@@ -102,13 +102,13 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
 
 
 def _format_line(name: str, estimate: Estimate) -> str:
-    low, high = estimate.low, estimate.high
-    value = min(max(estimate.value, low), high)  # no reward is above 1
-    numbers = [f"{number:.4f}" for number in (value, low, high)]
+    numbers = [f"{number:.4f}" for number in (_clip(estimate), estimate.low, estimate.high)]
     size, missing = f"{estimate.effective_size:.0f}", _name_missing(estimate)
-    if missing:
-        return f"{_TABLE.line([name, '-', '-', '-', size])}  {missing}"
-    return _TABLE.line([name, *numbers, size])
+    return _TABLE.line([name, *("---" if missing else numbers), size]) + f"  {missing}".rstrip()
+
+
+def _clip(estimate: Estimate) -> float:
+    return min(max(estimate.value, estimate.low), estimate.high)  # no reward is above 1
 
 
 def _name_missing(estimate: Estimate) -> str:
@@ -120,15 +120,14 @@ def _name_missing(estimate: Estimate) -> str:
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
     if missing := _name_missing(estimate):
         return f"What {name} would have earned this log cannot tell, {missing}."
-    value = min(max(estimate.value, estimate.low), estimate.high)
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
     elif estimate.high < logged.low:
         compared = "less than what the policy of the log earned"
     sentence = (
-        f"{name} would have earned {value:.4f} a decision, between {estimate.low:.4f} and "
-        f"{estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
+        f"{name} would have earned {_clip(estimate):.4f} a decision, between {estimate.low:.4f} "
+        f"and {estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
         f"{logged.value:.4f}.\n"
         f"For it the log is worth {estimate.effective_size:.0f} of {estimate.n_rounds} decisions."
     )

@@ -108,8 +108,8 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
     skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
     seconds = time.perf_counter() - started
     console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}.")
-    for line in _describe_score(score) if score.n_rows else ():
-        console.print(line)
+    if score.n_rows:
+        console.print("\n".join(_describe_score(score)))
     signals.raise_ended()
 
 
@@ -141,12 +141,10 @@ def _describe(dataset: ModelDataset) -> str:
 class PredictionWriter:
     """Write predictions as CSV; numbers are written so that they read back equal.
 
-    The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
-    a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
-    label was given; `unseen`, that of a class never seen; with `coverage` the `set` of labels, with
-    | between them (a label that has one has \\| for it); with `explain` `against`, the class that
-    comes next, and `why`, what adds most to the log odds between the two, and what all the rest
-    adds; and `p:` of every class that is known when the first row is written.
+    `p_label` is the probability that the label was given, `unseen` that of a class never seen;
+    a set has | between labels (a label that has one has \\| for it); `why` is what adds most to the
+    log odds between the two likeliest classes, and what all the rest adds. There is a `p:` for
+    every class that is known when the first row is written.
     """
 
     def __init__(

@@ -121,7 +121,11 @@ class RunOptions:
     bad_rows: Text = Option(None, metavar="OUT.csv", help="Write skipped rows and their reasons.")
     quiet: options.Quiet = False
 
-    def check(self) -> None:
+    def check(self, source: LearnedSource, new: ModelOptions) -> None:
+        """Raise for options that cannot be, before anything is read."""
+        new.choose_learner()
+        if self.load is not None:
+            new.check_unset(role=source.role, drop=source.drop)
         if self.bad_rows is not None and self.on_bad_row != "skip":
             raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
         if self.checkpoint is not None and self.save is None:
@@ -152,10 +156,7 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
     summed up. Results go to standard error; with --predictions -, the
     predictions go to standard output.
     """
-    new.choose_learner()  # raises before anything is read
-    if asked.load is not None:
-        new.check_unset(role=source.role, drop=source.drop)
-    asked.check()
+    asked.check(source, new)
     console = display.new_console(asked.quiet)
     with (
         AtomicOutputs(source.file) as outputs,
@@ -198,11 +199,9 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
             run.plot(str(plot_path))
         if save_path is not None:
             model.save(save_path)
-        for line in _summarise(model, run, signals, bad_rows.n_rows):
-            console.print(line)
+        console.print("\n".join(_summarise(model, run, signals, bad_rows.n_rows)))
         outputs.commit(console)
-    for line in _describe_total(model):
-        console.print(line)
+    console.print("\n".join(_describe_total(model)))
     signals.raise_ended()
 
 

@@ -36,8 +36,6 @@ _N_WARM_UP_ROWS = 160  # enough for every size of batch, and for the hold-out
 
 
 class LogForm(StrEnum):
-    """What a service logs."""
-
     TEXT = "text"
     JSON = "json"
 

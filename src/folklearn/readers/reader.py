@@ -88,11 +88,8 @@ class Reader(ABC):
     n_rows : the number of rows, if it is known without reading.
     names : the columns that are known from the first rows, in order.
     notes : what was detected and should be shown to the user.
-    decimal : the decimal mark of numbers in text.
     left_out : the types of the columns that cannot be read, by name.
     missing : what stands for a missing value; may be set until rows are read.
-    has_fixed_roles : whether a model knows the columns, so that another role is no remedy.
-    has_objects : whether columns can be read as the objects that they are.
     """
 
     format: str
@@ -102,8 +99,8 @@ class Reader(ABC):
     n_rows: int | None = None
     names: tuple[str, ...] = ()
     decimal = "."
-    has_fixed_roles = False
-    has_objects = False
+    has_fixed_roles = False  # whether a model knows the columns: another role is no remedy
+    has_objects = False  # whether columns can be read as the objects that they are
     _has_late_columns = False  # whether later rows may have columns that the first have not
 
     def __init__(self, name: str) -> None:
