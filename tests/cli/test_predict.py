@@ -384,7 +384,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     said = outcome.stdout
     for line in (
         "model     learned 300 rows",
-        "learner   Folklore, B=10, R=1, lam=0.2, gamma=the largest valid in each round",
+        "learner   folklore",
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.metrics.average_loss:.4f}, each row predicted before it was learned",

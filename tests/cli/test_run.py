@@ -98,7 +98,7 @@ def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
     learner = load(tmp_path / "m").pipeline.learner
     assert (learner.R, learner.lam, learner.gamma) == (2.0, 0.7, 0.01)
     said = folklearn("inspect", tmp_path / "m").stdout
-    assert "learner   folklore, R=2, lam=0.7, gamma=0.01\n" in said
+    assert "learner   folklore, R=2, gamma=0.01, lam=0.7\n" in said
     folklearn("run", pets, *TARGET, "--set", "R=2", "--terms", "none", "--save", tmp_path / "m")
     assert load(tmp_path / "m").pipeline.learner.R == 2.0
 

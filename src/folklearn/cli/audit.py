@@ -105,7 +105,7 @@ class FileAudit:
         self._console = console
         self.file = file = LabelledFile(console, source)
         self.predictions = PredictionsFile(predictions, file)
-        sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
+        sizes = {"n_features": file.n_features, "n_classes": len(file.labels)}
         self.certifier = Certifier(**sizes, constant=0, device=device)
         models = f"linear in {file.describe_columns()}"
         console.print(file.describe(audited=predictions, models=models))
@@ -183,10 +183,7 @@ class LabelledFile:
             for rows in self.dataset.rows():  # columns that rare categories share
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
-
-    @property
-    def n_inputs(self) -> int:
-        return max(1, len(self.encoder.keys))  # without the constant
+        self.n_features = 1 + max(1, len(encoder.keys))  # with the constant
 
     @cached_property
     def scaler(self) -> FixedScaler:
@@ -199,8 +196,8 @@ class LabelledFile:
         return f"the columns ({self.encoder.in_words.format(by='all rows')})"
 
     def regression(self) -> Regression | None:
-        K = len(self.labels)
-        if not is_regression_affordable(K * (self.n_inputs + 1), 8 * self.n_rows * self.n_inputs):
+        K, d = len(self.labels), self.n_features
+        if not is_regression_affordable(K * d, 8 * self.n_rows * (d - 1)):
             return None
         X, y = (np.concatenate(arrays) for arrays in zip(*self.batches(), strict=True))
         fitted = logistic_regression(X, y, n_classes=K, constant=0)

@@ -106,20 +106,15 @@ for _name, _summary in SUMMARIES.items():
     app.command(_name, cls=Command, help=_summary)(lambda: None)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"folklearn {__version__}")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def folklearn(
     context: typer.Context,
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-    ),
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
 ) -> None:
     """Learn to classify rows as they come, and prove how much better a linear model could do."""
+    if version:
+        typer.echo(f"folklearn {__version__}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

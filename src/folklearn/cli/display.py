@@ -169,9 +169,8 @@ def describe_run(dataset: ModelDataset) -> dict[str, str]:
         values = count_of(sum(missing.values()), "value")
         fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
     if scan and scan.n_unlabelled:
-        fields["no label"] = (
-            f"{count_of(scan.n_unlabelled, 'row')} where it is empty: predicted only"
-        )
+        rows = count_of(scan.n_unlabelled, "row")
+        fields["no label"] = f"{rows} where it is empty: predicted only"
     if model.n_rounds:
         rows = count_of(model.n_rounds, "row")
         fields["goes on"] = f"after {rows}; the table counts the new ones"

@@ -1,6 +1,7 @@
 """Options that commands share, and the objects that they describe: rows, roles, models."""
 
 import csv
+import math
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -125,10 +126,11 @@ class LearnedSource(Source):
         return by_column | dict.fromkeys(self.drop or (), IGNORED)
 
 
-def parse_seconds(option: str, text: str) -> float:
-    number, unit = text[:-1], text[-1:]
+def parse_seconds(option: str, text: Text) -> float:
+    if text is None:
+        return math.inf
     try:
-        seconds = float(number) * _SECONDS_OF_UNIT[unit]
+        seconds = float(text[:-1]) * _SECONDS_OF_UNIT[text[-1:]]
     except (ValueError, KeyError):
         seconds = -1.0
     if not seconds >= 0.0:

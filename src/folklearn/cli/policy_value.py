@@ -59,9 +59,8 @@ def policy_value(
 
     For comparison: the policy of the log, random actions, the best constant
     action, and a policy learned from this log. The last two are learned
-    from earlier decisions than those that they are evaluated on.
-
-    A policy that has learned from this very log is flattered by it.
+    from earlier decisions than those that they are evaluated on. A policy
+    that has learned from this very log is flattered by it.
     """
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)

@@ -1,6 +1,5 @@
 """`folklearn run`: learn rows one after the other, predicting each one first."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -132,16 +131,10 @@ class RunOptions:
             raise FolklearnError(
                 "--checkpoint is of use only with --save: where should it be written?"
             )
-        options.parse_seconds("--checkpoint", self.checkpoint or "0s")
+        options.parse_seconds("--checkpoint", self.checkpoint)
         if self.plot is not None:
             style.check_format(self.plot)
             style.require_matplotlib()
-
-    @property
-    def seconds_to_save(self) -> float:
-        if self.checkpoint is None:
-            return math.inf
-        return options.parse_seconds("--checkpoint", self.checkpoint)
 
 
 def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
@@ -190,7 +183,8 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
                 console.print(_EXPLANATION)
                 counts = _learn(run, dataset, writer, signals)
                 if save_path is not None:
-                    counts = _save_often(counts, model, outputs, save_path, asked.seconds_to_save)
+                    every = options.parse_seconds("--checkpoint", asked.checkpoint)
+                    counts = _save_often(counts, model, outputs, save_path, every)
                 _show_table(console, run, dataset.scan, counts)
         dataset.warn_of_missing()
         _check_learned(run, reader.name, signals)

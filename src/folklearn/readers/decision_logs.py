@@ -207,11 +207,7 @@ def _parse_cb_label(word: str) -> tuple[int, float, float]:
 
 
 def as_interactions(decisions: Sequence[LoggedDecision], n_actions: int | None) -> Interactions:
-    """Return decisions as a table of numbers, as `read_log` does.
-
-    If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an
-    action, with the features of its decision.
-    """
+    """Return decisions as a table, of contexts if all offer the same actions, else of actions."""
     if not decisions:
         raise InvalidInputError("there is no decision in this log that can be read")
     menu = decisions[0].options
