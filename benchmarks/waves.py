@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.kernel_approximation import RBFSampler
 
 from experiments.data import add_folder
 from experiments.provenance import provenance, stated, write_json
-from folklearn import Leader, SharedGaussian, Waves
+from folklearn import Leader, SharedGaussian
 from folklearn.arrays import log_losses
 from folklearn.kernels.blas import OWN
 
@@ -46,7 +47,8 @@ def one_pass(X: Any, y: Any, n_waves: int, device: str) -> dict[str, Any]:
     make: Any = SharedGaussian if device == OWN else Leader
     words = {} if device == OWN else {"device": device}
     times = [time.perf_counter()]
-    Z = Waves(n_waves=n_waves, sigma=SIGMA, **words).fit_transform(X)
+    gamma = SIGMA**2 / (2.0 * X.shape[1])
+    Z = RBFSampler(gamma=gamma, n_components=n_waves, random_state=0).fit_transform(X)
     times.append(time.perf_counter())
     model = make(n_features=n_waves, n_classes=int(y.max()) + 1, **words)
     P = model.run(Z, y)

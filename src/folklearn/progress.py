@@ -1,12 +1,9 @@
-"""Progress of long computations: an estimate of the time left, and a bar on request.
+"""Progress of long computations: a bar on request, and a line when kernels are compiled.
 
-A long computation calls a `Report` with the number done so far. Without a bar, and if half a
-second of work shows that more than a few seconds are left, one line says so. One more line is
-logged by a process that has compiled kernels for a second; compilation is in no estimate.
-
-Both go to the logger "folklearn", which by default writes to standard error, in a notebook too:
-`logging.getLogger("folklearn").setLevel(logging.ERROR)` silences it. It logs durations only;
-problems of data are a `folklearn.DataWarning`.
+A long computation calls a `Report` with the number done so far. One line is logged by a process
+that has compiled kernels for a second, by the logger "folklearn", which by default writes to
+standard error: `logging.getLogger("folklearn").setLevel(logging.ERROR)` silences it. Problems of
+data are a `folklearn.DataWarning`.
 """
 
 import logging
@@ -17,8 +14,6 @@ from contextlib import contextmanager
 from folklearn.utils import import_optional
 
 LOGGER = logging.getLogger("folklearn")
-_SECONDS_TO_ESTIMATE = 0.5
-_MIN_SECONDS_LEFT = 5.0  # to be logged
 _SECONDS_TO_COMPILE_SILENTLY = 1.0
 
 Report = Callable[[int], None]  # takes the number done so far
@@ -67,50 +62,16 @@ def working_time() -> float:
     return now - COMPILATION._past
 
 
-class DurationNotice:
-    def __init__(
-        self, total: int, what: str, clock: Callable[[], float] = working_time, *, of: str = "rows"
-    ) -> None:
-        self._total, self._what, self._clock, self._of = total, what, clock, of
-        self._first: tuple[float, int] | None = None
-        self._is_over = False
-
-    def __call__(self, done: int) -> None:
-        now = self._clock()
-        self._first = self._first or (now, done)  # what came before may have been preparation
-        spent, n_done = now - self._first[0], done - self._first[1]
-        if self._is_over or spent < _SECONDS_TO_ESTIMATE or n_done <= 0:
-            return
-        self._is_over = True
-        left = spent * (self._total - done) / n_done
-        if left > _MIN_SECONDS_LEFT:
-            LOGGER.warning(
-                "%s %d %s: %d done, about %s left; Ctrl+C stops it",
-                self._what, self._total, self._of, done, format_duration(left),
-            )  # fmt: skip
-
-
-def format_duration(seconds: float) -> str:
-    if seconds < 90.0:
-        return f"{seconds:.0f} seconds"
-    if seconds < 5400.0:
-        return f"{seconds / 60.0:.0f} minutes"
-    return f"{seconds / 3600.0:.1f} hours"
-
-
 @contextmanager
-def report_progress(
-    progress: Progress, total: int, what: str, *, of: str = "rows"
-) -> Iterator[Report]:
-    """Yield a report: a bar, the caller's function, or a notice of the time left."""
+def report_progress(progress: Progress, total: int, what: str) -> Iterator[Report]:
+    """Yield a report: a bar, the caller's function, or nothing that is seen."""
     if callable(progress):
         yield progress
-        return
-    if not progress:
-        yield DurationNotice(total, what, of=of)
-        return
-    rich = import_optional("rich.progress", "progress=True needs")
-    console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
-    with rich.Progress(console=console, get_time=working_time) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    elif not progress:
+        yield lambda done: None
+    else:
+        rich = import_optional("rich.progress", "progress=True needs")
+        console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
+        with rich.Progress(console=console, get_time=working_time) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)

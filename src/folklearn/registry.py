@@ -11,7 +11,6 @@ from typing import Any
 # Names by module: * marks a class whose objects saved files may hold, + a name of `folklearn`.
 _MODULES = {
     "adapters.sklearn": "FolkloreClassifier+",
-    "adapters.terms": "Terms+ Waves+",
     "bandits.agent": "Agent Decision",
     "bandits.lists": "ListAgent*",
     "bandits.reduction": "BanditReduction*",

@@ -392,11 +392,7 @@ class Rows(NamedTuple):
 def comparators(
     W: ArrayLike | None, B: Any, largest: float, n_classes: int, n_features: int
 ) -> tuple[float, float]:
-    """Return B and the largest squared norm of the models of a certificate.
-
-    They are all models of row norm at most B, by default `largest`, which the certificate covers;
-    or the one model W (K, d).
-    """
+    """Return B, `largest` by default, and the largest squared norm of models up to it, or of W."""
     if W is not None and B is not None:
         raise InvalidInputError("give W or B, not both: W has its own norm")
     covered = largest if B is None else positive("B", B)

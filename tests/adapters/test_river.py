@@ -219,8 +219,8 @@ def test_heavy_examples_need_to_be_announced():
         ({"learner": "folklore", "max_weight": 0.0}, "max_weight must be"),
         ({"learner": "folklore", "memory": 0}, "memory must be at least 1"),
         ({"learner": "folklore", "memory": 5.0}, "memory must be an integer"),
-        ({"learner": "auto", "memory": 100}, "learner='auto' takes no memory, got memory=100"),
-        ({"learner": "ogd", "memory": 100}, "learner='ogd' takes no memory"),
+        ({"learner": "auto", "memory": 100}, "auto does not take the setting 'memory'"),
+        ({"learner": "ogd", "memory": 100}, "ogd does not take the setting 'memory'"),
     ],
 )
 def test_bad_parameters_are_refused_at_once(words, sentence):

@@ -9,7 +9,8 @@ import pytest
 
 import folklearn as library
 from folklearn import progress
-from folklearn.cli import display, warmup
+from folklearn.cli import display, serve
+from folklearn.cli.commands import SUMMARIES
 
 COMMAND = [sys.executable, "-m", "folklearn.cli.app"]
 
@@ -32,9 +33,7 @@ def test_help_names_every_option(folklearn, monkeypatch):
     for option in (
         "target",
         "learner",
-        "R",
-        "lam",
-        "gamma",
+        "set",
         "plot",
         "predictions",
         "save",
@@ -54,12 +53,36 @@ def test_help_names_every_option(folklearn, monkeypatch):
         "checkpoint",
         "on-bad-row",
         "bad-rows",
-        "verbose",
     ):
         assert f"--{option} " in outcome.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["compare"], ["warmup"]])
+def test_help_on_all_commands_imports_none_of_them():
+    """What they need takes half a second."""
+    script = (
+        "import sys\n"
+        "from folklearn.cli.app import main; main(['--help'])\n"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    packages, modules = (set(line.split()) for line in done.stderr.splitlines())
+    assert not packages & {"numpy", "scipy", "numba", "llvmlite", "sklearn", "pyarrow", "joblib"}
+    assert {name for name in modules if name.startswith("folklearn.")} == {
+        f"folklearn.{name}"
+        for name in ("cli", "cli.app", "cli.commands", "cli.endings", "errors", "registry")
+    }
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_the_list_of_commands_says_what_their_help_says(folklearn, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert f" {SUMMARIES[command]} " in folklearn("--help").stdout
+    said = folklearn(command, "--help").stdout
+    assert said.strip().splitlines()[2].strip() == SUMMARIES[command]
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["audit"], ["warmup"]])
 def test_flags_look_like_flags(folklearn, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "200")
     said = folklearn(*command, "--help").stdout
@@ -76,7 +99,7 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "A row without a label is predicted only",
         "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
-        "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
+        "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons. Default: auto",
     ):
         assert sentence in said
 
@@ -185,7 +208,7 @@ def test_the_warm_up_compiles_everything_that_a_run_uses(name):
     """After it, learning the digits compiles no kernel for another type of argument."""
     script = """
 import sys
-from folklearn.cli.warmup import warm_up
+from folklearn.cli.serve import warm_up
 from folklearn.cli.app import main
 from folklearn.kernels.second_order_state import run_rounds
 from folklearn.learners.sgd import ogd_round, ogd_rounds
@@ -203,9 +226,9 @@ assert max(before) == 1, before
 
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
-    monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
+    monkeypatch.setattr(serve, "warm_up", lambda *given: used.append(given))
     for step in ("_use_model", "_decide"):
-        monkeypatch.setattr(warmup, step, lambda step=step, **_: used.append(step))
+        monkeypatch.setattr(serve, step, lambda step=step, **_: used.append(step))
     outcome = folklearn("warmup")
     assert outcome.code == 0
     assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")

@@ -1,12 +1,11 @@
 """`folklearn policy-value`: what it prints is what the library estimates."""
 
-import json
 from functools import partial
 
 import numpy as np
 import pytest
 
-from folklearn import DecisionModel, Folklore, interact, load, off_policy, synthetic
+from folklearn import DecisionModel, Folklore, interact, off_policy, synthetic
 from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import (
     LearnedPolicy,
@@ -16,7 +15,6 @@ from folklearn.evaluate.off_policy import (
     uniform,
 )
 from folklearn.readers.decision_logs import read_log
-from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
 
@@ -34,18 +32,21 @@ def log():
 
 @pytest.fixture
 def path(log, tmp_path):
-    write_log(log, tmp_path / "log.dsjson")
-    return tmp_path / "log.dsjson"
+    write_log(log, tmp_path / "decisions.vw")
+    return tmp_path / "decisions.vw"
 
 
 def write_log(log, path, features=("x0", "x1", "x2"), actions=("1", "2", "3"), X=None):
-    """Write the decisions of a log as JSON lines."""
+    """Write the decisions of a log as VW's text, with a line for every action."""
     lines = []
     for t, x in enumerate((log.X if X is None else X).tolist()):
-        context = {**dict(zip(features, x, strict=True)), "_multi": [{"_tag": a} for a in actions]}
-        outcome = {"_label_probability": log.propensities[t], "_label_cost": -float(log.rewards[t])}
-        lines.append(json.dumps({"c": context, "_labelIndex": int(log.actions[t]), **outcome}))
-    path.write_text("\n".join(lines))
+        numbers = [f"{name}:{value}" for name, value in zip(features, x, strict=True)]
+        lines.append(f"shared | {' '.join(numbers)}")
+        for k, action in enumerate(actions):
+            label = f"0:{-log.rewards[t]}:{log.propensities[t]} " if k == log.actions[t] else ""
+            lines.append(f"{label}'{action} |")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
 
 
 def line_of(name, estimate):
@@ -86,53 +87,7 @@ def test_an_agent_is_judged_by_its_policy(folklearn, log, path, tmp_path):
     assert said.endswith(f"For it the log is worth {worth}\n")
 
 
-@pytest.fixture
-def model(folklearn, pets, tmp_path):
-    path = tmp_path / "pets.folk"
-    assert folklearn("run", pets, *TARGET, "--save", path, "--quiet").code == 0
-    return path
-
-
-@pytest.mark.parametrize("play", ["best", "sample"])
-def test_a_model_plays_its_classes_on_the_log_of_an_agent(
-    folklearn, pets, columns, as_arrays, model, tmp_path, play
-):
-    X, y, labels = as_arrays
-    agent = Banditron(n_features=4, n_classes=3, exploration=0.5)
-    path = tmp_path / "log.dsjson"
-    write_log(interact(agent, standardise(X), y), path, columns[:-1], labels, X)
-    log = read_log(path)
-    loaded = load(model)
-    P = loaded.predict_proba(pets)
-    if play == "best":
-        P = np.eye(P.shape[1])[P.argmax(axis=1)]
-    order = [log.action_names.index(label) for label in loaded.labels]
-    full = np.zeros((log.n_rounds, log.n_actions))
-    full[:, order] = P / P.sum(axis=1, keepdims=True)
-    said = folklearn("policy-value", path, "--policy", model, "--play", play).stdout
-    assert line_of(str(model), off_policy(log, full)) in table(said)
-
-
-def test_a_model_of_vw_text_plays_a_log_of_vw_text(folklearn, tmp_path):
-    X, y = synthetic.stochastic(0, 600, d=3, K=3, B=8.0)
-    rows = [
-        " ".join(f"{name}:{value:.4f}" for name, value in zip("abc", x, strict=True)) for x in X
-    ]
-    lines = [f"{k + 1} |x {row}\n" for k, row in zip(y, rows, strict=True)]
-    (tmp_path / "train.vw").write_text("".join(lines[:300]))
-    played = [f"{(k % 3) + 1}:{-float(k % 2)}:0.5 |x {row}\n" for k, row in enumerate(rows[300:])]
-    (tmp_path / "log.vw").write_text("".join(played))
-    model = tmp_path / "train.folk"
-    assert folklearn("run", tmp_path / "train.vw", "--save", model, "--quiet").code == 0
-    said = folklearn("policy-value", tmp_path / "log.vw", "--policy", model).stdout
-    (tmp_path / "test.vw").write_text("".join(lines[300:]))
-    best = load(model).predict(tmp_path / "test.vw")
-    P = np.eye(3)[[int(label) - 1 for label in best]]
-    estimate = off_policy(read_log(tmp_path / "log.vw"), P)
-    assert line_of(str(model), estimate) in table(said)
-
-
-def test_actions_with_features(folklearn, refused, tmp_path, model, rng):
+def test_actions_with_features(folklearn, tmp_path, rng):
     blocks = []
     for _ in range(60):
         first, second = rng.normal(size=2)
@@ -144,7 +99,6 @@ def test_actions_with_features(folklearn, refused, tmp_path, model, rng):
     assert "actions   2 to 2 in a decision, with features" in said
     assert "best constant action" not in said
     assert line_of("uniform", off_policy(read_log(path), uniform(read_log(path)))) in table(said)
-    assert "only an agent for actions with features" in refused(path, "--policy", model)
 
 
 def test_bad_decisions_and_the_range_of_rewards(folklearn, refused, tmp_path):
@@ -214,13 +168,11 @@ def test_decisions_are_judged_by_the_names_of_their_actions(
     assert "features  age, price" in said
 
 
-def test_refusals(refused, path, model, tmp_path):
+def test_refusals(refused, path, tmp_path):
     assert refused(tmp_path / "no.vw").endswith("cannot be read: no such file or directory")
-    assert refused(path, "--play", "worst") == "--play must be best or sample, got 'worst'"
-    assert "knows the class" in refused(path, "--policy", model)
     assert "confidence must be a number above 0 and below 1" in refused(path, "--confidence", "2")
     assert "the lower one first" in refused(path, "--reward-range", "1", "0")
     Folklore(n_features=3, n_classes=3).save(tmp_path / "learner.folk")
     assert refused(path, "--policy", tmp_path / "learner.folk").endswith(
-        "holds a Folklore; --policy takes a model or an agent"
+        "holds a Folklore; --policy takes a DecisionModel or an agent"
     )

@@ -281,8 +281,9 @@ def test_svmlight(folklearn, tmp_path):
     assert "features  4 of the rows\n" in outcome.stderr
     assert load(tmp_path / "m").labels == ("-1", "+1")
     assert "average log loss" in folklearn("predict", tmp_path / "m", path).stderr
-    compared = folklearn("compare", path, "--learners", "ogd")
-    assert "numbers standardised by all rows" in compared.stderr
+    (tmp_path / "p.csv").write_text("p:-1,p:+1\n" + "0.5,0.5\n" * 90)
+    audited = folklearn("audit", path, "-p", tmp_path / "p.csv")
+    assert "numbers standardised by all rows" in audited.stderr
 
 
 def test_weights_of_0_before_any_other(folklearn, tmp_path):
@@ -292,39 +293,31 @@ def test_weights_of_0_before_any_other(folklearn, tmp_path):
     assert outcome.code == 0
 
 
-@pytest.mark.parametrize("command", ["compare", "audit"])
-def test_weights_elsewhere_are_refused(refusal, mails, command):
-    more = ["-p", mails] if command == "audit" else []
-    sentence = refusal(command, mails, *more)
-    assert sentence.startswith(f"{mails} has weights, and folklearn {command} takes none")
+def test_an_audit_takes_no_weights(refusal, mails):
+    sentence = refusal("audit", mails, "-p", mails)
+    assert sentence.startswith(f"{mails} has weights, and an audit takes none")
 
 
-@pytest.mark.parametrize("command", ["compare", "audit"])
-def test_words_elsewhere_are_refused(folklearn, refusal, tmp_path, command):
+def test_an_audit_takes_no_words(folklearn, refusal, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("my text,kind\n" + "what a nice thing,x\nsuch a bad thing,y\n" * 10)
     (tmp_path / "p.csv").write_text("x,y\n" + "0.5,0.5\n" * 20)
-    more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
-    more += ["--learners", "ogd"] if command == "compare" else []
-    arguments = [command, path, "--target", "kind", *more]
+    arguments = ["audit", path, "--target", "kind", "-p", tmp_path / "p.csv"]
     assert refusal(*arguments) == (
-        f"column 'my text' holds words, and folklearn {command} takes none: leave it out (--drop "
-        "'my text'), or take every text as one category (--role 'my text=category'); folklearn run "
-        "learns words"
+        "column 'my text' holds words, and an audit takes none: leave it out (--drop 'my text'), "
+        "or take every text as one category (--role 'my text=category'); folklearn run learns words"
     )
     assert folklearn(*arguments, "--role", "my text=category").code == 0
 
 
-@pytest.mark.parametrize("command", ["compare", "audit"])
-def test_bad_rows_elsewhere_are_refused_without_a_false_remedy(refusal, pets, tmp_path, command):
+def test_an_audit_refuses_bad_rows_without_a_false_remedy(refusal, pets, tmp_path):
     pets.write_text(pets.read_text("utf-8").replace("\n", "\n,,,\n1,2\n", 1), "utf-8")
-    more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
-    assert refusal(command, pets, "--target", "kind", *more) == (
+    assert refusal("audit", pets, "--target", "kind", "-p", tmp_path / "p.csv") == (
         f"line 3 of {pets}: it has 2 cells where the header has 4"
     )
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "predict", "audit"])
+@pytest.mark.parametrize("command", ["run", "predict", "audit"])
 def test_every_command_knows_the_formats(folklearn, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert "csv|jsonlines|svmlight|vw|parquet|arrow" in folklearn(command, "--help").stdout
@@ -391,7 +384,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     said = outcome.stdout
     for line in (
         "model     learned 300 rows",
-        "learner   Folklore, B=10, R=1, lam=0.2, gamma=the largest valid in each round",
+        "learner   folklore",
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.metrics.average_loss:.4f}, each row predicted before it was learned",
@@ -412,15 +405,6 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     new = type(model)()
     new.save(tmp_path / "new")
     assert "learned 0 rows" in folklearn("inspect", tmp_path / "new").stdout
-
-
-def test_rows_can_be_looked_at_too(folklearn, pets):
-    outcome = folklearn("inspect", pets)
-    assert (outcome.code, outcome.stderr) == (0, "")
-    assert outcome.stdout == (
-        f"data      {pets}\nnumber    'weight (kg)', 'größe [red]', age\ncategory  kind\n"
-        f"To learn from these rows: folklearn run {pets} --target COLUMN\n"
-    )
 
 
 def test_a_bad_row_of_a_pipe_can_be_skipped(folklearn, saved, monkeypatch):

@@ -66,19 +66,19 @@ def test_a_file_that_is_not_there(refused, tmp_path):
     assert refused("--load", tmp_path / "no") == f"there is no file {tmp_path / 'no'}"
 
 
-@pytest.mark.parametrize("option", ["--R", "--lam", "--gamma"])
+@pytest.mark.parametrize("name", ["R", "lam", "gamma"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e200"])
-def test_parameters_must_be_positive_and_sane(refused, option, value):
-    # The file is not there: parameters are looked at before anything is read.
-    sentence = refused("no.csv", *TRAINED, f"{option}={value}")
-    assert sentence.startswith(f"{option} must be a positive number")
+def test_settings_must_be_positive_and_sane(refused, name, value):
+    # The file is not there: settings are looked at before anything is read.
+    words = "--learner", "folklore", "--set", f"{name}={value}"
+    sentence = refused("no.csv", *TRAINED, *words)
+    assert sentence.startswith(f"{name} must be a positive number")
 
 
 @pytest.mark.parametrize("value", ["0", "-3"])
 def test_a_memory_has_rounds(refused, value):
-    assert refused("no.csv", *TRAINED, f"--memory={value}") == (
-        f"--memory must be at least 1, got {value}"
-    )
+    words = "--learner", "folklore", "--set", f"memory={value}"
+    assert refused("no.csv", *TRAINED, *words) == f"memory must be at least 1, got {value}"
 
 
 def test_roles_that_cannot_be(refused, pets, saved):
@@ -135,7 +135,7 @@ def test_a_device_without_pytorch(refused, refusal, pets, saved, monkeypatch):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--R", "ten"], ["--B", "3"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]],
+    [["--seed", "ten"], ["--B", "3"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]],
 )
 def test_wrong_options(refused, arguments):
     refused(*arguments)
@@ -165,8 +165,8 @@ def test_a_plot_without_matplotlib(refused, pets, tmp_path, monkeypatch):
 
 
 def test_a_saved_model_keeps_its_settings(refused, pets, saved):
-    assert refused(pets, *TRAINED, "--load", saved, "--R", "3") == (
-        "--R cannot be combined with --load: a saved model keeps its settings"
+    assert refused(pets, *TRAINED, "--load", saved, "--set", "R=3") == (
+        "--set cannot be combined with --load: a saved model keeps its settings"
     )
 
 
@@ -176,17 +176,15 @@ def test_a_saved_model_keeps_its_learner(refused, pets, saved):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "sentence"),
-    [
-        ("auto", "gamma", "auto needs no gamma; choose --learner folklore"),
-        ("ogd", "lam", "ogd takes no --lam; its options are --R"),
-        ("laplace", "R", "laplace takes no --R; its options are --lam"),
-        ("gaf", "memory", "gaf takes no --memory; its options are --R and --lam"),
-    ],
-)
-def test_an_option_that_the_learner_does_not_take(refused, name, option, sentence):
-    assert refused("no.csv", *TRAINED, "--learner", name, f"--{option}", "1") == sentence
+def test_a_setting_that_the_learner_does_not_take(refused):
+    for name, setting in {"auto": "gamma", "ogd": "lam", "gaf": "memory"}.items():
+        words = "--learner", name, "--set", f"{setting}=1"
+        assert refused("no.csv", *TRAINED, *words).startswith(
+            f"{name} does not take the setting {setting!r}; it takes: "
+        )
+    assert refused("no.csv", *TRAINED, "--set", "R") == (
+        "--set 'R' must be a name and a number: NAME=N"
+    )
 
 
 def test_a_learner_that_does_not_exist(refused):

@@ -4,14 +4,12 @@ import csv
 import gzip
 import io
 import re
-import sys
 
 import numpy as np
 import pytest
 
 from folklearn import Folklore, Model, load
 from folklearn.cli.options import LEARNERS
-from folklearn.learners.auto import Auto
 from folklearn.metrics.scores import score
 from folklearn.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
@@ -94,56 +92,15 @@ def test_the_first_screen_has_no_jargon(folklearn, pets):
         assert word not in said.lower()
 
 
-def test_verbose_tells_everything(folklearn, pets, tmp_path):
-    options = *TARGET, "--verbose", "--save", tmp_path / "m"
-    said = folklearn("run", pets, *options).stderr
-    assert re.search(r"Learner: auto, R=1: second order, all pairs of classes; \d+ terms, of", said)
-    assert re.search(r"Experts that are left: .*terms, ridge 0\.03, leak 0\.001 \(\d+%", said)
-    said = folklearn("run", pets, *options, "--terms", "none").stderr
-    model = load(tmp_path / "m").pipeline.learner
-    assert isinstance(model, Auto)
-    found = re.search(
-        r"Leading expert: (.*) \(\d+% of the weight\)\. (\d+) experts are left: (.*)\.", said
-    )
-    assert int(found[2]) == len(model.experts)
-    assert found[1] in found[3]
-    assert re.search(
-        r"Certificate: every fixed linear model .*, its penalty \(C = 1\) counted \(regret bound",
-        said,
-    )
-    assert "Learner: auto, R=1: second order, all pairs of classes, of 3 scaled features" in said
-    assert said.splitlines()[-1].startswith("Over all 300 rows: error ")
-
-
-def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeypatch):
-    """A text makes the rows wide: 45079976738815 features of second order were told of once."""
-    path = tmp_path / "t.csv"
-    rows = [f"{i % 7},it is well {'ab'[i % 2]}{i % 2},{'pq'[i % 2]}" for i in range(80)]
-    path.write_text("\n".join(["size,note,kind", *rows]))
-    words = "--role", "note=words"
-    said = folklearn("run", path, *TARGET, *words, "--verbose", "-f", tmp_path / "m").stderr
-    n_inputs = load(tmp_path / "m").pipeline.learner.n_columns - 1
-    assert 5 < n_inputs < 20
-    assert (
-        f"words alone and on top of it: first order, of {n_inputs} scaled features and a "
-        "constant, 2 classes.\n"
-    ) in said
-    assert "texts as counts of hashed words, of length 1 in each row" in said
-    wide = [f"{i % 7},c{i},{'pq'[i % 2]}" for i in range(80)]
-    path.write_text("\n".join(["size,code,kind", *wide]))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
-    said = folklearn("run", "-", "--target", "kind", "--verbose").stderr
-    assert "Learner: auto, R=1: second order, all pairs of classes" in said
-
-
 def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
-    settings = ["--R", "2", "--lam", "0.7", "--gamma", "0.01", "--verbose"]
-    outcome = folklearn("run", pets, *TARGET, *settings, "--save", tmp_path / "m")
+    settings = ["--set", "R=2", "--set", "lam=0.7", "--set", "gamma=0.01", "--learner", "folklore"]
+    folklearn("run", pets, *TARGET, *settings, "--save", tmp_path / "m")
     learner = load(tmp_path / "m").pipeline.learner
     assert (learner.R, learner.lam, learner.gamma) == (2.0, 0.7, 0.01)
-    assert "Learner: Folklore, B=10, R=2, lam=0.7, gamma=0.01, of " in outcome.stderr
-    said = folklearn("run", pets, *TARGET, "--R", "2", "--verbose").stderr
-    assert "auto, R=2: second order" in said
+    said = folklearn("inspect", tmp_path / "m").stdout
+    assert "learner   folklore, R=2, gamma=0.01, lam=0.7\n" in said
+    folklearn("run", pets, *TARGET, "--set", "R=2", "--terms", "none", "--save", tmp_path / "m")
+    assert load(tmp_path / "m").pipeline.learner.R == 2.0
 
 
 def test_names_are_shown_as_they_are(folklearn, pets):
@@ -174,9 +131,10 @@ def test_a_short_run_has_a_bound_by_the_penalty(folklearn, write_csv, rows):
 
 def test_the_bound_does_not_depend_on_the_learner(folklearn, pets, tmp_path):
     """It is a property of the rows: learners without a certificate of their own have it too."""
+    classic = "--learner", "folklore", "--set"
     said = [folklearn("run", pets, *TARGET).stderr]
-    said.append(folklearn("run", pets, *TARGET, "--gamma", "0.5").stderr)
-    said.append(folklearn("run", pets, *TARGET, "--memory", "50", "-f", tmp_path / "m").stderr)
+    said.append(folklearn("run", pets, *TARGET, *classic, "gamma=0.5").stderr)
+    said.append(folklearn("run", pets, *TARGET, *classic, "memory=50", "-f", tmp_path / "m").stderr)
     assert load(tmp_path / "m").pipeline.learner.memory == 50
     bounds = [re.search(r"of at least (0\.\d+) on these rows", one)[1] for one in said]
     assert [float(one) for one in bounds] == pytest.approx([float(bounds[0])] * 3, rel=1e-2)
@@ -246,7 +204,7 @@ def test_plots(folklearn, pets, tmp_path, name, magic):
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
-@pytest.mark.parametrize("settings", [["--gamma", "0.5"], ["--learner", "ogd"], ["--windows"]])
+@pytest.mark.parametrize("settings", [["--terms", "none"], ["--learner", "ogd"], ["--windows"]])
 def test_a_plot_of_very_few_rounds(folklearn, write_csv, rows, tmp_path, settings):
     """The name of the file would be a formula, in a script without glyphs, if drawn naively."""
     one_of_each = {row[-1]: row for row in rows}.values()

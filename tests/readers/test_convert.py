@@ -5,7 +5,6 @@ from datetime import datetime
 import numpy as np
 
 from folklearn.readers.convert import format_cell, parse_amount, parse_date, parse_number
-from folklearn.readers.decision_logs import flatten_features
 from folklearn.readers.sparse_text import parse_vw
 from folklearn.readers.table import TextColumn, distinct_codes
 
@@ -38,6 +37,3 @@ def test_text():
 def test_features():
     row = parse_vw("spam 2.5 'mail7|words:2 cheap offer:3 |size :40")
     assert row.features == {"words^cheap": 2.0, "words^offer": 6.0, "size^0": 40.0}
-    nested = {"age": 30, "user": {"city": "Rome", "new": True}, "_tag": "a", "z": [1, 2]}
-    numbers = {"age": 30.0, "user^new": 1.0, "z^0": 1.0, "z^1": 2.0}
-    assert flatten_features(nested) == {**numbers, "user^city": "Rome"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers import open_reader, read_log
+from folklearn.readers import open_reader
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -176,10 +176,3 @@ def test_a_namespace_may_have_many_features(write, read):
     rows = read(open_reader(write(f"{line}\nb |n f1\n", "many.vw")))
     assert rows.lines == [1, 2]
     assert n - 200 <= len(rows.features[0]) <= n  # hashes of some may be equal
-
-
-def test_decisions_that_are_nested_too_deeply(tmp_path):
-    path = tmp_path / "log.dsjson"
-    path.write_bytes(b'{"c": ' + deep(100_000).strip() + b"}\n")
-    with pytest.raises(InvalidInputError, match=r"line 1 of .*: it is nested too deeply"):
-        read_log(path)

@@ -1,8 +1,7 @@
-"""Logs of decisions: VW's text and JSON lines are read, and refused with their line."""
+"""Logs of decisions: VW's text is read, and refused with its line."""
 
 import gzip
 import io
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.decision_logs import flatten_features, read_log
+from folklearn.readers.decision_logs import read_log
 from folklearn.readers.reader import BadRow
 
 CB = "1:-1:0.5 'first | age:30 new\n3:0:0.25 |user age:40 |shop q:2\n\n2:-0.25:1 | age:1e1\n"
@@ -24,35 +23,10 @@ shared |user age:40
 | price:2
 | price:3
 """
-EVENT = {
-    "_label_cost": -0.5,
-    "_label_probability": 0.2,
-    "_label_Action": 2,
-    "_labelIndex": 1,
-    "o": [{"v": 0.5, "EventId": "e1", "ActionTaken": False}],
-    "EventId": "e1",
-    "a": [2, 1],
-    "c": {
-        "user": [{"age": 30, "city": "Rome"}, {"new": True}],
-        "_text": "good day day",
-        "_ignored": {"x": 1},
-        "_multi": [
-            {"_tag": "red", "i": {"constant": 1, "id": "red"}, "sizes": [3, 4.5]},
-            {"_tag": "blue", "i": {"constant": 1, "id": "blue"}, "kinds": ["x", "y"]},
-        ],
-    },
-    "p": [0.25, 0.75],
-}
 
 
 def read(text, **words):
     return read_log(io.BytesIO(text.encode()), **words)
-
-
-def line(**changes):
-    """The event with some keys changed, or left out if they are None."""
-    changed = {**EVENT, **changes}
-    return json.dumps({key: value for key, value in changed.items() if value is not None}) + "\n"
 
 
 def test_text_of_actions_by_number():
@@ -82,43 +56,6 @@ def test_actions_with_features_that_never_change_are_known_by_number():
     log = read(f"{first}\n\n{first.replace('30', '50')}\n")
     assert (log.n_actions, log.action_names) == (2, ("red", "blue"))
     assert (log.feature_names, log.X.tolist()) == (("user^age",), [[30], [50]])
-
-
-def test_json_lines():
-    log = read(line() + "\n" + line(c={**EVENT["c"], "_multi": EVENT["c"]["_multi"][::-1]}))
-    assert log.feature_names == (
-        "user^age", "user^city=Rome", "user^new", "good", "day",
-        "i^constant", "i^id=red", "sizes^0", "sizes^1", "i^id=blue", "kinds=x", "kinds=y",
-    )  # fmt: skip
-    assert log.offered(0).tolist() == [
-        [30, 1, 1, 1, 2, 1, 1, 3, 4.5, 0, 0, 0],
-        [30, 1, 1, 1, 2, 1, 0, 0, 0.0, 1, 1, 1],
-    ]
-    assert log.offered(1).tolist() == log.offered(0)[::-1].tolist()
-    assert log.actions.tolist() == [1, 1]
-    assert log.rewards.tolist() == [0.5, 0.5]
-    assert log.propensities.tolist() == [0.25, 0.25]  # of p: the label's may have other factors
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"_labelIndex": None},
-        {"_label_Action": None},
-        {"_label_Action": None, "_labelIndex": None},
-        {"a": None, "_label_probability": 0.25},
-        {"p": None, "_label_probability": 0.25},
-        {"_label_cost": None},
-    ],
-)
-def test_json_lines_say_the_same_in_several_ways(changes):
-    log = read(line(**changes))
-    assert (log.actions.tolist(), log.rewards.tolist()) == ([1], [0.5])
-    assert log.propensities.tolist() == [0.25]
-
-
-def test_events_that_were_never_activated_are_left_out():
-    assert read(line() + line(_skipLearn=True) + line(_skipLearn=False)).n_rounds == 2
 
 
 def test_the_range_of_rewards():
@@ -163,23 +100,6 @@ def test_costs_and_rewards_are_told_apart_by_the_first_that_is_not_zero():
         (ADF + "\n0:0:1 | a\n0:0:1 | b\n", 10, "2 of 2 actions have a label"),
         (ADF + "\n0:0:1 | a\nshared | b\n", 10, "line 2 of this decision has 'shared' before"),
         (ADF + "\n0:0:1 | a\nb\n", 10, "line 2 of this decision: it has no bar"),
-        (line() + "{\n", 2, "it is not JSON"),
-        (line() + "[]\n", 2, "it is JSON, but not an object"),
-        (line() + line(c=None), 2, "it has no object 'c'"),
-        (line() + line(c={"_multi": []}), 2, "no list '_multi' of actions"),
-        (line() + line(c={"_multi": [1]}), 2, "no list '_multi' of actions"),
-        (line() + line(c={**EVENT["c"], "x": 1e300}), 2, "feature 'x' is 1e\\+300"),
-        (line() + line(_labelIndex=2), 2, "_labelIndex is 2; expected 0 to 1"),
-        (line() + line(_labelIndex=True), 2, "_labelIndex is True; expected 0 to 1"),
-        (line() + line(_labelIndex=0), 2, "name different actions"),
-        (line() + line(_labelIndex=None, _label_Action=None, a=None), 2, "which action was played"),
-        (line() + line(p=[0.5]), 2, "2 actions in 'a', and 1 numbers in 'p'"),
-        (line() + line(p=["x", 1]), 2, "its probability in 'p' is 'x'; expected a number"),
-        (line() + line(p=None, _label_probability=None), 2, "how likely the action was"),
-        (line() + line(_label_cost=None, o=[]), 2, "0 outcomes in 'o'"),
-        (line() + line(_label_cost=None, o=[{"v": 1}, {"v": 0}]), 2, "2 outcomes in 'o'"),
-        (line() + line(_slots=[]), 2, "it has several slots"),
-        (line() + line(c={**EVENT["c"], "x": {"y": "\ud800"}}), 2, "is not Unicode text"),
     ],
 )
 def test_bad_lines_are_refused_by_number_or_left_out(text, number, sentence):
@@ -189,7 +109,7 @@ def test_bad_lines_are_refused_by_number_or_left_out(text, number, sentence):
     bad = []
     log = read(text, on_bad=bad.append)
     assert [one.line for one in bad] == [number]
-    good = {"1": CB, "s": ADF, "{": line()}[text[0]]
+    good = {"1": CB, "s": ADF}[text[0]]
     assert log.rewards.tolist() == read(good).rewards.tolist()
 
 
@@ -197,14 +117,6 @@ def test_a_second_line_that_is_nonsense_is_no_action():
     bad = []
     assert read("1:0:0.5 | a\nnonsense\n2:0:0.5 | a\n", on_bad=bad.append).n_rounds == 2
     assert [one.line for one in bad] == [2]
-
-
-def test_features_that_are_nested_too_deep():
-    nested = {"a": 1}
-    for _ in range(100_000):
-        nested = {"a": nested}
-    with pytest.raises(InvalidInputError, match="nested too deep"):
-        flatten_features(nested)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
@@ -239,7 +151,7 @@ def test_numbers_of_actions_that_cannot_be_meant():
 
 
 @given(
-    st.sampled_from([CB, ADF, line() * 2]),
+    st.sampled_from([CB, ADF]),
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(" |:'\n0-1.{}[]\",ans\t\0é"))),
 )
 def test_spoiled_files_are_read_or_refused(text, changes):

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from folklearn import validation
-from folklearn.adapters import select_settings
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
@@ -42,23 +41,19 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     is learned completely or, with an error, not at all. It can be pickled; without pickle
     `model.save` writes the full state, and what `folklearn.load` returns may be set as `model`.
 
-    Guarantee: that of `certificate`, about linear models of the features, numbers standardised
-    once.
+    Guarantee: that of `certificate`, about linear models of the features, standardised once.
 
     Parameters
     ----------
     learner : "auto", which needs no setting, or "folklore", "gaf", "laplace" or "ogd".
-    B : largest norm of the weights of a class, of rows scaled to a norm of about 1, positive;
-        the learner's own default if None. "auto" takes none.
-    lam : ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
-        take none.
+    B, lam : largest norm of the weights of a class, of rows scaled to a norm of about 1, and ridge
+        :math:`\lambda`, positive; the learner's own defaults if None. "auto" takes neither.
     scale : standardise numbers online; False where a scaler of River comes before.
     intercept : append a constant to the features.
     max_weight : largest weight w that will occur, which "auto" must know; the others take any.
-    terms : "auto", "none" or "all": curves, products and waves of the features, see
-        `folklearn.Model`.
-    memory : rounds after which an example counts 1/e of what it did, at least 1, for streams that
-        drift; None forgets nothing. Only "folklore" forgets; see `folklearn.Folklore`.
+    terms : "auto", "none" or "all": curves and products of the features, see `folklearn.Model`.
+    memory : rounds after which an example counts 1/e of what it did, for streams that drift; None
+        forgets nothing. Only "folklore" forgets.
     missing : texts and numbers that stand for a missing value, such as (-999,); None and NaN do.
 
     Examples
@@ -99,7 +94,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
                 f"{learner!r} is no learner that takes classes as they come; those are: "
                 f"{', '.join(catalogue.growing())}"
             )
-        settings = select_settings(learner, B=B, lam=lam, memory=memory)
+        values: dict[str, Any] = {"B": B, "lam": lam, "memory": memory}
+        settings = {name: value for name, value in values.items() if value is not None}
         heaviest = validation.positive("max_weight", max_weight)
         if "max_weight" in catalogue.settings_of(learner):
             settings["max_weight"] = heaviest

@@ -1,47 +1,62 @@
 """`folklearn.Model` as a scikit-learn classifier."""
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from folklearn import serialization, validation
-from folklearn.adapters import select_settings
-from folklearn.adapters.sklearn_data import Target, read_rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MAX_PASSES
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
-from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import declare_table
-from folklearn.model.encoder import FEATURES, slice_rows
+from folklearn.model.encoder import slice_rows
+from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
+from folklearn.model.roles import IGNORED
 from folklearn.progress import report_progress
+from folklearn.readers.columnar import is_frame
+from folklearn.readers.open import as_table, open_reader
 from folklearn.readers.table import Table
-from folklearn.scaler import SPACE
 from folklearn.serialization import Record
+from folklearn.sparse import SparseRows
+
+Labels = NDArray[Any]
 
 _AUTO = "auto"
+_MAX_LABEL = 2**53  # from here on, neighbouring integers are the same float
+_LABEL_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers"}
+_ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
 
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
     Use it where rows come in batches (`partial_fit`), where classes appear that were not declared,
-    values are missing, columns hold text or dates, labels are uncertain (soft), or where good
-    probabilities are wanted after one pass and without a learning rate, at any width. It
-    translates to and from a `folklearn.Model`, its attribute `model_`.
+    values are missing, columns hold text or dates, or where good probabilities are wanted after
+    one pass and without a learning rate, at any width. It translates to and from a
+    `folklearn.Model`, its attribute `model_`.
 
     `fit` shuffles the rows and learns each once; with the default learner it then goes over all of
     them until the penalised maximum-likelihood fit is found, its ridge chosen by three folds: no C
@@ -68,21 +83,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
-    roles : of columns of a data frame, by name, where they are not to be inferred:
-        ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
-    crosses : pairs of columns of a data frame whose products are features too.
+    roles, crosses, missing : of columns of a data frame, as for `folklearn.Model`.
     terms : "auto", "none" or "all": curves, products and waves of the columns, as for
-        `folklearn.Model`; with "none" the model is linear, and has `coef_`.
-    missing : texts and numbers that stand for a missing value in columns of a data frame, besides
-        the usual ones; see `folklearn.Model`.
+        `folklearn.Model`; with "none" the model is linear.
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), in `fit` only.
-    max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
-        which refuses heavier rows. None is the largest there is in `fit`, and the largest class
-        weight, or 1, in `partial_fit`.
+    max_weight : largest product of sample and class weight that ``"auto"`` will take. None is the
+        largest there is in `fit`, and the largest class weight, or 1, in `partial_fit`.
     random_state : of the order of the rows; None always gives the same order.
-    n_jobs : threads for the passes of the fit to all rows, -1 for all cores; None is 1. The model
-        is the same to the last bit on one machine.
+    n_jobs : threads of the fit to all rows, -1 for all cores, None is 1; the model is the same.
     device : of the sums of that fit, and of the learners "auto" and "leader": "cpu", the default,
         or a device of PyTorch such as "cuda" (extra ``gpu``). An unpickled model is on the CPU.
     verbose : show the progress of `fit` on standard error.
@@ -91,20 +100,14 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
-    coef_, intercept_ : of a model without terms where every column of X is a number, weights (K, d)
-        and constants (K,), of two classes (1, d) and (1,) for the second:
-        ``X @ coef_.T + intercept_`` are the logits of the linear model with the largest weight, up
-        to a number for each row, and but for the clipping of outliers; where rows stay sparse, in
-        units of rows of norm 1.
-    model_ : the `folklearn.Model` after the last row; it has the labels as they came.
+    model_ : the `folklearn.Model` after the last row; it has the labels as they came, and explains
+        its weights.
 
     Notes
     -----
     NaN, and None or NA of a data frame, is a missing value: the mean of its column so far, or 0 in
     rows that stay sparse. The first rows of a data frame (pandas, polars, Arrow) decide the roles
-    of columns. A label is text, an integer or a truth value, one kind per estimator. Soft labels
-    are rows of K >= 2 probabilities: a 2-d array of floats, whose columns are in the order of
-    `classes_` (0 to K-1 if there are none yet), or a data frame with the classes as columns.
+    of columns. A label is text, an integer or a truth value, one kind per estimator.
 
     A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
     skops keep everything; skops has to trust the class::
@@ -185,20 +188,17 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows of X (T, d) with labels y, shuffled, then together; return self.
 
-        y is one label for every row (T,), or soft labels (T, K), see the Notes. Whatever was
-        learned before is forgotten.
+        Whatever was learned before is forgotten.
         """
         n_jobs = 1 if self.n_jobs is None else self.n_jobs
         MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
         most_passes = self._most_passes()
         with _all_or_nothing(self):
-            table, target, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
-            classes = target.classes
-            if target.columns is None:
-                check_classification_targets(target.values)
-            class_weight = target.decide_class_weight(self.class_weight, weights)
+            table, labels, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
+            check_classification_targets(labels)
+            classes = np.unique(labels)
+            class_weight = _decide_class_weight(self.class_weight, labels, weights)
             self._begin(class_weight, classes.tolist())
-            labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
@@ -226,8 +226,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Go on with the rows of X (T, d) and labels y, each learned once; return self.
 
         Labels y (T,) that are new are learned as new classes. ``classes`` may name some in
-        advance, in any call: these then have a column before their first row. Soft labels
-        (T, K) must have one column for every class known by then, see the Notes.
+        advance, in any call: these then have a column before their first row.
         """
         first = not hasattr(self, "model_")
         with _all_or_nothing(self):
@@ -237,45 +236,42 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            table, target, weights, declared = self._read_rows(X, y, classes, sample_weight, first)
+            table, labels, weights, declared = self._read_rows(X, y, classes, sample_weight, first)
             slices = list(slice_rows(table))
             if first:
                 self._begin(self.class_weight, declared.tolist())
                 heaviest = max([1.0, *map(validation.weight, (self.class_weight or {}).values())])
-                n_classes = len({*declared.tolist(), *target.classes.tolist()})
+                n_classes = len({*declared.tolist(), *labels.tolist()})
                 self._begin_rows(table, heaviest, n_classes)
             else:
                 if len(declared) or (table.columns and len(slices) > 1):
                     self.model_ = copy.deepcopy(self.model_)  # a failure must leave the old one
                 self.model_.declare(declared.tolist())
-            labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             validation.check_max_weight(totals, self.model_.max_weight)
             for rows in slices:
                 self.model_.learn_many(table.take(rows), labels[rows], weight=weights[rows])
-            kind = target.classes.dtype
+            kind = labels.dtype
             names = np.array(self.model_.labels, kind if kind.kind in "bO" else None)
             self.classes_ = np.sort(names)
         return self
 
     def _read_rows(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, first: bool
-    ) -> tuple[Table, Target, Array, NDArray[Any]]:
+    ) -> tuple[Table, NDArray[Any], Array, NDArray[Any]]:
         """Return checked rows, labels and weights (T,), and the classes to declare."""
-        table = read_rows(self, X, first)
-        target, declared = Target.read(y, np.empty(0) if first else self.classes_, classes)
-        check_consistent_length(table, target.values)
+        table = _check_rows(self, X, first)
+        labels, declared = _read_labels(y, np.empty(0) if first else self.classes_, classes)
+        check_consistent_length(table, labels)
         if sample_weight is not None and np.isscalar(sample_weight):
             sample_weight = np.full(len(table), sample_weight)
-        return table, target, validation.weights(sample_weight, len(table)), declared
+        return table, labels, validation.weights(sample_weight, len(table)), declared
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        return self.model_.predict_proba(read_rows(self, X))[:, self._class_numbers()]
-
-    def _class_numbers(self) -> list[int]:
-        return [self.model_.labels.index(label) for label in self.classes_.tolist()]
+        order = [self.model_.labels.index(label) for label in self.classes_.tolist()]
+        return self.model_.predict_proba(_check_rows(self, X))[:, order]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
@@ -287,59 +283,16 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[P.argmax(axis=1)]
 
     @property
-    def coef_(self) -> Array:
-        """Weights (K, d), or (1, d) of two classes; see the class."""
-        return self._linear()[0]
-
-    @property
-    def intercept_(self) -> Array:
-        """Constants (K,), or (1,) of two classes."""
-        return self._linear()[1]
-
-    def _linear(self) -> tuple[Array, Array]:
-        columns = self.model_.encoder if hasattr(self, "model_") else None
-        core = self.model_.pipeline if columns is not None else None
-        if columns is None or core is None or core.learner is None:
-            raise AttributeError("there are no weights before two classes were learned")
-        if isinstance(core.learner, TermMixture):
-            raise AttributeError(
-                'the model is not linear: it has terms; see model_.explain(), or set terms="none"'
-            )
-        d = self.n_features_in_
-        names = getattr(self, "feature_names_in_", ())
-        keys = [(str(name), "") for name in names] if columns.roles else ()
-        if core.sparse and columns.keys == [(FEATURES, "")]:
-            columns_used, weights = core.column_weights()
-            W, constants = np.zeros((core.n_classes, d)), np.zeros(core.n_classes)
-            is_feature = columns_used >= SPACE
-            W[:, columns_used[is_feature] - SPACE] = weights[is_feature].T
-            if self.fit_intercept:
-                constants = weights[columns_used == 0].sum(axis=0) * core.scaler.constant
-        elif not core.sparse and (columns.is_matrix or set(keys) == set(columns.keys)):
-            W, constants = core.linear()
-            W = W if columns.is_matrix else W[:, [columns.places[key] for key in keys]]
-        else:
-            raise AttributeError("there is no weight for every column of X: see model_.explain()")
-        order = self._class_numbers()
-        W, constants = W[order] - W.mean(axis=0), constants[order] - constants.mean()
-        return (W[1:] - W[:1], constants[1:] - constants[:1]) if len(W) == 2 else (W, constants)
-
-    @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen.
 
-        `predict_proba` is given that it is of one in `classes_`: times 1 minus this, it is
-        the probability outright. It is 0 as long as all classes were declared, as in `fit`.
+        `predict_proba` is given that it is not. It is 0 if all classes were declared, as in `fit`.
         """
         check_is_fitted(self)
         return float(self.model_.unseen_probability)
 
     def certificate(self) -> Certificate | None:
-        """Return what is proven about linear models of the features, standardised once.
-
-        None as long as there is one class alone. It speaks of the losses while learning; see
-        `Certificate` and `folklearn.Model`.
-        """
+        """Return the certificate of `folklearn.Model`, or None before the second class."""
         check_is_fitted(self)
         return self.model_.certificate()
 
@@ -350,7 +303,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         names = "B", "lam", "memory", "max_weight"
-        settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        settings: dict[str, Any] = {n: value for n, value in values.items() if value is not None}
         settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
         settings |= {"roles": self.roles, "crosses": self.crosses, "class_weight": class_weight}
         settings |= {"missing": self.missing, "terms": self.terms}
@@ -400,3 +354,143 @@ def _all_or_nothing(estimator: FolkloreClassifier) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         raise
+
+
+def _check_rows(estimator: Any, X: Any, first: bool = False) -> Table:
+    """Return the rows of X, checked as scikit-learn checks them.
+
+    The first rows of an estimator decide whether columns have names; later ones have positions.
+    """
+    is_named = first or estimator._names is not None
+    if is_named and is_frame(X) and find_spec("narwhals") and find_spec("pyarrow"):
+        validate_data(estimator, X, reset=first, skip_check_array=True)
+        table = _read_frame(X, estimator)
+        if first:
+            estimator._names = list(table.columns)
+        columns = zip(estimator._names or (), table.columns.values(), strict=True)
+        return Table(dict(columns), table.lines)
+    if first and (estimator.roles or estimator.crosses):
+        raise InvalidInputError("roles and crosses are for the columns of a data frame")
+    _check_no_text(X)
+    X = validate_data(estimator, X, reset=first, **_ACCEPTED)
+    (T, d), rows = X.shape, SparseRows.of(X) if issparse(X) else X
+    if isinstance(rows, SparseRows):
+        values = np.nan_to_num(rows.values, nan=0.0)
+        validation.rows_of_contexts(SparseRows(rows.indptr, rows.indices, values, d), d)
+    else:
+        validation.contexts(X, d, gaps=True)
+    if first:
+        estimator._names = None
+    if estimator._names is None:
+        return Table({}, np.arange(1, T + 1), rows)
+    dense = rows.dense() if isinstance(rows, SparseRows) else rows
+    return Table(dict(zip(estimator._names, dense.T, strict=True)), np.arange(1, T + 1))
+
+
+def _read_frame(X: Any, estimator: Any) -> Table:
+    import narwhals.stable.v2 as nw
+
+    frame, reader = nw.from_native(X, eager_only=True), open_reader(X)
+    roles = estimator.roles or {}
+    names = {str(name): name for name in frame.columns}
+    unknown = [name for name in roles if name not in names]
+    if unknown:
+        raise InvalidInputError(f"X has no column {unknown[0]!r}, which was given a role")
+    for name in names:
+        is_ignored = name in reader.names or roles.get(name) == IGNORED
+        if is_ignored or frame[names[name]].is_null().all():
+            continue
+        raise InvalidInputError(
+            f"column {name!r} is of type {frame.schema[names[name]]}, and only numbers, truth "
+            "values, text, categories, dates and durations can be read: convert or drop it, or "
+            f"say by roles that it is {IGNORED!r}"
+        )
+    if not len(frame):
+        raise InvalidInputError(
+            f"Found array with 0 sample(s) (shape={(0, len(names))}) while a minimum of 1 is "
+            f"required by {type(estimator).__name__}."
+        )
+    table = as_table(X, reader.left_out)  # all of them are ignored, or empty
+    gap = np.full(len(table), math.nan)
+    return Table({name: table.columns.get(name, gap) for name in names}, table.lines)
+
+
+def _check_no_text(X: Any) -> None:
+    """Raise for an array or a list with text, which scikit-learn would parse."""
+    if isinstance(X, list | tuple) or hasattr(X, "columns"):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # scikit-learn says what is wrong with its shape
+            return
+    if not isinstance(X, np.ndarray):
+        return
+    kind = X.dtype.kind
+    if kind in "UST" or (kind == "O" and any(isinstance(value, str | bytes) for value in X.flat)):
+        raise InvalidInputError(
+            "X holds text, which is taken from data frames only, if the first rows came in one: "
+            "pass one (of pandas, polars or Arrow; it is read with narwhals and pyarrow), or "
+            "convert the text to numbers"
+        )
+
+
+def _read_labels(y: Any, known: Labels, classes: Any) -> tuple[Labels, Labels]:
+    """Return labels (T,) in the type of those known, and the classes to declare."""
+    if y is None:
+        raise InvalidInputError(
+            "FolkloreClassifier requires y to be passed, but the target y is None"
+        )
+    values = column_or_1d(y, warn=True)
+    assert_all_finite(values, input_name="y")
+    labels, declared = _check_labels("y", values), known[:0]
+    if classes is not None and np.size(classes):
+        declared = _convert_labels("classes", _check_labels("classes", classes), known)
+    all_known = np.concatenate([known, declared]) if len(known) else declared
+    new = np.setdiff1d(declared, known) if len(known) else declared
+    return _convert_labels("y", labels, all_known), new
+
+
+def _decide_class_weight(class_weight: Any, labels: Labels, weights: Array) -> Any:
+    """Return the weights of classes as a model takes them, with "balanced" computed."""
+    classes = np.unique(labels)
+    if isinstance(class_weight, Mapping):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown and not set(classes.tolist()) <= set(class_weight):
+            raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
+    if not isinstance(class_weight, str) or class_weight != BALANCED:
+        return class_weight
+    totals = weights @ (labels[:, None] == classes)
+    return balance_class_weight(dict(zip(classes.tolist(), totals.tolist(), strict=True)))
+
+
+def _check_labels(name: str, values: Any) -> Labels:
+    labels = np.asarray(values)
+    kind = labels.dtype.kind
+    if labels.ndim != 1:
+        raise InvalidInputError(f"{name} must be a list of labels, got shape {labels.shape}")
+    if kind in "biuU":
+        return labels
+    if kind == "f" and (np.abs(labels) < _MAX_LABEL).all() and not (labels % 1.0).any():
+        return labels
+    if kind in "OT" and all(isinstance(label, str) for label in labels):
+        return labels.astype(object)
+    raise InvalidInputError(
+        f"Unknown label type: {name} must hold integers, truth values or text, "
+        f"got dtype {labels.dtype}"
+    )
+
+
+def _convert_labels(name: str, labels: Labels, known: Labels) -> Labels:
+    """Return labels in the type of others; whole floats and integers are one kind."""
+    if not len(known):
+        return labels
+    kind, known_kind = (_LABEL_KINDS.get(array.dtype.kind, "text") for array in (labels, known))
+    if kind != known_kind:
+        verb = "holds" if name == "y" else "are"
+        raise InvalidInputError(
+            f"{name} {verb} {kind}, but the labels so far are {known_kind}: convert one to the "
+            "other first"
+        )
+    if kind != "numbers" or (labels.dtype.kind == "f") == (known.dtype.kind == "f"):
+        return labels
+    converted = labels.astype(np.float64 if known.dtype.kind == "f" else np.int64)
+    return _check_labels("all labels together", converted)

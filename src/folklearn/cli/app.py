@@ -5,8 +5,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from folklearn.cli.endings import EXIT_CODES, Ended, Terminated, handle_signals, raise_signal
-from folklearn.errors import FolklearnError, arguments_spelled_by
+from folklearn.cli.endings import EXIT_CODES, Terminated, handle_signals, raise_signal
+from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
 BROKEN_PIPE = 1
@@ -20,10 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Imported here, because the extra may be missing.
         from folklearn.cli.commands import dispatch
-        from folklearn.cli.options import spell_option
 
         # SIGTERM unwinds like Ctrl-C, so that no temporary file is left.
-        with handle_signals(raise_signal, signal.SIGTERM), arguments_spelled_by(spell_option):
+        with handle_signals(raise_signal, signal.SIGTERM):
             code = dispatch(arguments)
         if sys.stdout is not None:  # None if the calling process closed it
             sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
@@ -38,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except FolklearnError as error:
         return _fail(str(error))
-    except Ended as end:
-        return end.code
+    except SystemExit as end:  # a signal ended a stream, and all results were written
+        return int(end.code or 0)
     except KeyboardInterrupt:
         return _fail("interrupted: nothing was written", EXIT_CODES[signal.SIGINT])
     except Terminated:

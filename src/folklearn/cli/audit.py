@@ -1,30 +1,44 @@
-"""`folklearn audit`: certify the predictions of any model, in one file or several."""
+"""`folklearn audit`: certify the predictions of any model, in one file, of rows in another."""
 
+import os
+import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from functools import cached_property, reduce
+from itertools import compress
+from operator import add
 
 import numpy as np
-from joblib import parallel_config
 from rich.console import Console
-from typer import Argument, Option
+from typer import Option
 
+from folklearn.arrays import Array, Labels
 from folklearn.cli import display, options
 from folklearn.cli.display import TextTable, format_loss, new_console, warnings_shown
-from folklearn.cli.labelled_file import LabelledFile, PredictionsFile, encode_alike
+from folklearn.cli.options import check_two_classes
+from folklearn.cli.predict import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
-from folklearn.evaluate.regression import Regression
+from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
-from folklearn.metrics.scores import score
-from folklearn.scale.parallel import AuditedFile, audit_files
+from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE, score
+from folklearn.model.dataset import ModelDataset
+from folklearn.model.encoder import MOST_OWN
+from folklearn.model.model import Model
+from folklearn.model.refit import is_regression_affordable
+from folklearn.model.roles import CATEGORY, WORDS
+from folklearn.readers.convert import Kind
+from folklearn.readers.open import open_reader
+from folklearn.readers.reader import BadRow
+from folklearn.readers.table import TextColumn
+from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import count_of, join_names
 
+_MAX_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 _TOLERANCE = 1e-6  # of --exact, relative
-_MIN_FILE_WIDTH, _MAX_FILE_WIDTH = 10, 40  # characters
 _TABLE = TextTable(
     [
         ("", "loss since", "average", "error", "regret bound", ""),
@@ -35,31 +49,19 @@ _TABLE = TextTable(
 
 
 def audit(
-    source: options.Source,
-    predictions: Annotated[
-        list[str],
-        Option(
-            "-p",
-            "--predictions",
-            metavar="PREDS.csv",
-            help="Probabilities of a model: a line for every row, in order, under a header of "
-            "labels, plain or as p:label; one file for each file of rows, in their order.",
-        ),
-    ],
-    more: Annotated[
-        list[str] | None,
-        Argument(show_default=False, help="Further files, whose evidence is added up."),
-    ] = None,
-    role: options.Roles = None,
-    drop: options.Dropped = None,
-    exact: Annotated[
-        bool,
-        Option("--exact", help="Read the file again until the best of all linear models is known."),
-    ] = False,
-    terms: Annotated[
-        bool, Option("--terms", help="Also fit curves and products of the columns, in hindsight.")
-    ] = False,
-    jobs: options.Jobs = 1,
+    source: options.LearnedSource,
+    predictions: str = Option(
+        ...,
+        "-p",
+        "--predictions",
+        metavar="PREDS.csv",
+        help="Probabilities of a model: a line for every row, in order, under a header of labels, "
+        "plain or as p:label.",
+    ),
+    exact: bool = Option(
+        False, "--exact", help="Read the file again until the best of all linear models is known."
+    ),
+    jobs: int = Option(1, metavar="N", help="Threads of --exact, -1 for all cores; same result."),
     device: options.Device = OWN,
     quiet: options.Quiet = False,
 ) -> None:
@@ -67,33 +69,12 @@ def audit(
 
     Each prediction must have been made before its label was seen; this cannot be checked.
     """
-    options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    roles, names = options.parse_roles(role, drop), (source.file, *(more or ()))
-    if len(predictions) != len(names):
-        raise FolklearnError(
-            f"{count_of(len(names), 'file')} of rows, and {count_of(len(predictions), 'file')} of "
-            "predictions; expected --predictions once for each, in the same order"
-        )
     console, started = new_console(quiet), time.perf_counter()
-    if more:
-        if exact or terms or device != OWN or options.STDIN in names:
-            raise FolklearnError(
-                "--exact, --terms, --device and standard input are for one file of rows"
-            )
-        with warnings_shown(console):
-            sources = [replace(source, file=name) for name in names]
-            files = [LabelledFile(console, "audit", each, roles) for each in sources]
-            total = _audit_together(console, dict(zip(files, predictions, strict=True)), jobs)
-        seconds = time.perf_counter() - started
-        console.print(f"Audited {total.n_rounds} predictions in {seconds:.2f} s.")
-        console.print(total.in_words())
-        return
     with warnings_shown(console):
-        audited = FileAudit(console, "audit", source, roles, predictions[0], device)
+        audited = FileAudit(console, source, predictions, device)
         certificate = audited.certificate(jobs if exact else None)
         hindsight = audited.file.regression()
-        of_terms = audited.file.term_regression() if terms else None
     seconds, scores = time.perf_counter() - started, score(audited.P, audited.y)
     console.print(
         f"Audited {certificate.n_rounds} predictions in {seconds:.2f} s: average log loss "
@@ -107,24 +88,8 @@ def audit(
         )
     if hindsight is not None:
         console.print(hindsight.in_words())
-    if of_terms is not None:
-        console.print(of_terms.in_words())
-        console.print(_compare_with_terms(certificate.loss, of_terms))
     for note in audited.predictions.notes(audited.y):
         console.print(note)
-
-
-def _compare_with_terms(loss: float, fitted: Regression) -> str:
-    """Say whether curves and products of the columns know what predictions do not."""
-    n = fitted.total_weight
-    if loss <= fitted.at_least:
-        return "So these predictions had a lower loss than every such model with its penalty."
-    if loss <= fitted.loss + fitted.penalty:
-        return "So it is open whether a model of terms would have done better."
-    return (
-        f"So there is something in these columns that the predictions do not see: up to "
-        f"{(loss - fitted.loss) / n:.4f} nats a row, of which some is hindsight."
-    )
 
 
 class FileAudit:
@@ -133,16 +98,14 @@ class FileAudit:
     def __init__(
         self,
         console: Console,
-        command: str,
-        source: options.Source,
-        roles: Mapping[str, str],
+        source: options.LearnedSource,
         predictions: str,
         device: str = OWN,
     ) -> None:
         self._console = console
-        self.file = file = LabelledFile(console, command, source, roles)
-        self.predictions = PredictionsFile(predictions, file).read()
-        sizes = {"n_features": file.n_inputs + 1, "n_classes": len(file.labels)}
+        self.file = file = LabelledFile(console, source)
+        self.predictions = PredictionsFile(predictions, file)
+        sizes = {"n_features": file.n_features, "n_classes": len(file.labels)}
         self.certifier = Certifier(**sizes, constant=0, device=device)
         models = f"linear in {file.describe_columns()}"
         console.print(file.describe(audited=predictions, models=models))
@@ -185,43 +148,224 @@ class FileAudit:
         return replace(exact, models=models)
 
 
-def _audit_together(
-    console: Console, paths: Mapping[LabelledFile, str], jobs: int
-) -> PredictionCertificate:
-    """Print certificates of the predictions of several files; return that of all together."""
-    first, *_ = files = list(paths)
-    for file, path in paths.items():
-        PredictionsFile(path, file)  # its classes become those of the file
-        if file.labels != first.labels:
+class LabelledFile:
+    """Rows of a file with their labels, encoded as by a model; those without one are left out.
+
+    A source that can be read once is held in memory. The classes, `labels`, are in the order of
+    their numbers, and may be set to others that include them.
+    """
+
+    def __init__(self, console: Console, source: options.LearnedSource) -> None:
+        roles = source.roles
+        reader, target = source.open(buffered=True)
+        try:
+            self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
+            _check_words(self.dataset)
+            with display.progress_bar(console, "checking", reader.n_rows) as report:
+                self.dataset.begin(report)
+        except BadRow as bad:  # these commands have no option to skip it
+            raise FolklearnError(bad.sentence) from None
+        scan, encoder = self.dataset.scan, self.dataset.model.encoder
+        assert scan is not None
+        assert encoder is not None
+        self.name, self.unit, self.target = reader.name, reader.unit, self.dataset.target or ""
+        self.first_lines, self.labels = scan.first_lines, tuple(sorted(scan.labels))
+        check_two_classes(self.labels, self.dataset)
+        self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
+        if scan.largest_weight is not None:
             raise FolklearnError(
-                f"{paths[first]} is about the classes {join_names(first.labels)}, and {path} about "
-                f"{join_names(file.labels)}; expected the same, a column p:label for each"
+                f"{self.name} has weights, and an audit takes none: leave them out; folklearn run "
+                "learns with them"
             )
-    encode_alike(files)
-    models = first.describe_columns("the rows of all files")
-    fields = {
-        "data": f"{len(files)} files, {sum(file.n_rows for file in files)} rows with a label",
-        "predicted": display.describe_classes(first.labels),
-        "models": f"linear in {models}",
-    }
-    console.print(display.format_fields(fields))
-    bar = display.progress_bar(console, "reading", len(files))
-    with bar as report, parallel_config("threading"):  # kernels do not hold Python's lock
-        audited = audit_files(
-            files, lambda file: PredictionsFile(paths[file], file).read().batches(), n_jobs=jobs,
-            n_features=first.n_inputs + 1, n_classes=len(first.labels), constant=0, progress=report,
-        )  # fmt: skip
-    total = replace(audited.certificate, models=models)
-    rows = [*audited.files, AuditedFile("all", total)]
-    names = [str(file)[-_MAX_FILE_WIDTH:] for file, _ in rows]
-    titles = [
-        ("", "", "average", "lower", "regret bound"),
-        ("file", "rows", "log loss", "bound", "a row"),
-    ]
-    table = TextTable(titles, width=14, left=max(_MIN_FILE_WIDTH, *map(len, names)))
-    console.print(table.header)
-    for name, (_, certificate) in zip(names, rows, strict=True):
-        sums = certificate.loss, certificate.best_linear_at_least, certificate.regret_bound
-        averages = (format_loss(value / certificate.n_rounds) for value in sums)
-        console.print(table.line([name, f"{certificate.n_rounds}", *averages]))
-    return total
+        self.encoder = encoder
+        many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
+        if any(encoder.roles.get(name) == CATEGORY for name in many):
+            for rows in self.dataset.rows():  # columns that rare categories share
+                batch = encoder.encode(rows.table)
+                encoder.admit(batch.keys, batch.roles)
+        self.n_features = 1 + max(1, len(encoder.keys))  # with the constant
+
+    @cached_property
+    def scaler(self) -> FixedScaler:
+        tables = (rows.table.take(rows.has_label) for rows in self.dataset.rows())
+        moments = reduce(add, (Moments.of(self.encoder.encode_known(table)) for table in tables))
+        return FixedScaler().opened(moments, self.encoder.are_numbers(self.encoder.keys) or [True])
+
+    def describe_columns(self) -> str:
+        """Return in words what linear models of these rows are linear in."""
+        return f"the columns ({self.encoder.in_words.format(by='all rows')})"
+
+    def regression(self) -> Regression | None:
+        K, d = len(self.labels), self.n_features
+        if not is_regression_affordable(K * d, 8 * self.n_rows * (d - 1)):
+            return None
+        X, y = (np.concatenate(arrays) for arrays in zip(*self.batches(), strict=True))
+        fitted = logistic_regression(X, y, n_classes=K, constant=0)
+        return replace(fitted, features=self.describe_columns())
+
+    def batches(self) -> Iterator[tuple[Array, Labels]]:
+        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y.
+
+        A batch ends where the number of rows doubles.
+        """
+        model = self.dataset.model
+        order = np.array([self.labels.index(label) for label in model.labels])
+        for rows in self.dataset.rows(0):
+            y = order[model.label_encoder.find_known(rows.labels)]
+            X = self.encoder.encode_known(rows.table.take(rows.has_label))
+            yield self.scaler.transform(X), y
+
+    def describe(self, **lines: str) -> str:
+        fields = display.describe_run(self.dataset)
+        fields["predicted"] = f"{self.target}, {display.describe_classes(self.labels)}"
+        if self.n_unlabelled:
+            fields["no label"] = f"{count_of(self.n_unlabelled, 'row')}, which are left out"
+        return display.format_fields(fields | lines)
+
+
+def _check_words(dataset: ModelDataset) -> None:
+    for name, role in dataset.roles.items():
+        if role == WORDS:
+            raise FolklearnError(
+                f"column {name!r} holds words, and an audit takes none: leave it out (--drop "
+                f"{shlex.quote(name)}), or take every text as one category (--role "
+                f"{shlex.quote(f'{name}=category')}); folklearn run learns words"
+            )
+
+
+class PredictionsFile:
+    """A CSV file of predictions, one for every row of a labelled file.
+
+    A class that has a column but never occurs is a class like any other. The classes of `file`
+    become those of the predictions.
+
+    Attributes
+    ----------
+    labels : the classes, sorted.
+    P : (T, K), of rows with a label, clipped below, so that no loss is infinite.
+    """
+
+    def __init__(self, path: str, file: LabelledFile) -> None:
+        if os.path.isdir(path):
+            raise FolklearnError(f"{path} is a folder, not a CSV file")
+        if path == options.STDIN:
+            raise FolklearnError("--predictions must be a file, not standard input")
+        self.name, self._file, self._reader = path, file, open_reader(path, format="csv")
+        self._columns = _find_columns(path, self._reader.names, file)
+        self.labels = file.labels = tuple(sorted(self._columns))
+        P, true = self._read_cells()
+        is_kept = [True] * len(P)
+        if len(P) == file.n_rows + file.n_unlabelled:
+            is_kept = np.concatenate([rows.has_label for rows in file.dataset.rows()]).tolist()
+        P, self._true = P[is_kept], list(compress(true, is_kept))
+        if len(P) != file.n_rows:
+            raise FolklearnError(
+                f"{path} has {len(P)} rows of predictions, and {file.name} has {file.n_rows} with "
+                "a label; expected one for every row, in the same order"
+            )
+        P, unseen = np.split(P, [len(self.labels)], axis=1)
+        totals = P.sum(axis=1, keepdims=True)
+        if not (totals > 0.0).all():
+            raise FolklearnError(
+                f"{path}, row {int(np.argmin(totals > 0.0)) + 1}: no class but an unseen one has a "
+                "probability"
+            )
+        # Half of what is tolerated later: another order of summing must not decide.
+        is_far = np.abs(totals - 1.0) > 0.5 * ROW_SUM_TOLERANCE
+        self._given = np.where(is_far | bool(unseen.size), P / totals, P)
+        self._n_rounded = 0 if unseen.size else int(is_far.sum())
+        self._has_unseen = bool(unseen.any())
+        self.P = np.maximum(self._given, MIN_PROBABILITY)  # sums stay within the tolerance
+
+    def _read_cells(self) -> tuple[Array, list[str | None]]:
+        """Return probabilities of the classes, and of unseen ones if there are any; and labels."""
+        names = [self._columns[label] for label in self.labels]
+        names += [name for name in self._reader.names if name == UNSEEN and name not in names]
+        kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+        if LABEL in self._reader.names:
+            kinds.setdefault(LABEL, "text")
+        tables: list[Array] = [np.empty((0, len(names)))]
+        true: list[str | None] = []
+        try:
+            for table in self._reader.read(kinds):
+                cells: Mapping[str, Array] = table.columns  # type: ignore[assignment]
+                tables.append(np.column_stack([cells[name] for name in names]))
+                _check_probabilities(tables[-1], table.lines, names, self.name)
+                labels = table.columns.get(LABEL)
+                true += labels.to_list() if isinstance(labels, TextColumn) else []
+        except BadRow as bad:
+            where = f", column {bad.column!r}" if bad.column else ""
+            raise FolklearnError(f"line {bad.line} of {self.name}{where}: {bad.reason}") from None
+        return np.concatenate(tables), true
+
+    def batches(self) -> Iterator[tuple[Array, Labels, Array]]:
+        """Yield the rows of the labelled file: X, y and P; raise if labels here are others."""
+        start = 0
+        for X, y in self._file.batches():
+            for i, true in enumerate(self._true[start : start + len(y)]):
+                label = self.labels[y[i]]
+                if true != label:
+                    raise FolklearnError(
+                        f"row {start + i + 1} has the label {label!r}, but {self.name} says "
+                        f"{true!r}: its rows are not those of this table, in order"
+                    )
+            yield X, y, self.P[start : start + len(y)]
+            start += len(y)
+
+    def notes(self, y: Labels) -> Iterator[str]:
+        low = np.flatnonzero(self._given[np.arange(len(y)), y] < MIN_PROBABILITY)
+        if low.size:
+            yield (
+                f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
+                f"{MIN_PROBABILITY:g}, which was counted as {MIN_PROBABILITY:g}; given 0, the log "
+                "loss is infinite."
+            )
+        if self._has_unseen:
+            yield (
+                f"The column {UNSEEN} was left out, the other probabilities divided by their sum: "
+                "the price of not knowing a class is not in these numbers."
+            )
+        if self._n_rounded:
+            yield (
+                f"{self._n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
+                "divided by their sum."
+            )
+
+
+def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[str, str]:
+    """Return the column of every class: p:label if there is one, else plain labels."""
+    prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
+    columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
+    columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
+    missing = [label for label in file.labels if label not in columns]
+    if missing:
+        raise FolklearnError(
+            f"{path} has no column for the label {missing[0]!r} of column {file.target!r} "
+            f"({file.unit} {file.first_lines[missing[0]]} of {file.name}); name it "
+            f"{missing[0]!r} or {f'{CLASS_PREFIX}{missing[0]}'!r}; "
+            f"its columns are: {join_names(names)}"
+        )
+    extra = [name for name in columns if name not in file.labels]
+    if extra and not prefixed:
+        raise FolklearnError(
+            f"{path} has the column {extra[0]!r}, which is no label of column {file.target!r} "
+            f"of {file.name}; if there are other columns than probabilities, name those "
+            f"{CLASS_PREFIX}label"
+        )
+    return columns
+
+
+def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
+    bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))
+    if len(bad):
+        row, column = bad[0].tolist()
+        value = P[row, column]
+        what = "there is no value" if np.isnan(value) else f"{value:g} is not from 0 to 1"
+        raise FolklearnError(f"line {lines[row]} of {path}, column {names[column]!r}: {what}")
+    totals = P.sum(axis=1)
+    far = np.flatnonzero(np.abs(totals - 1.0) > _MAX_ROUNDING)
+    if far.size:
+        raise FolklearnError(
+            f"line {lines[far[0]]} of {path}: the probabilities sum to {totals[far[0]]:.6g}; "
+            f"expected 1, up to rounding of {_MAX_ROUNDING:g}"
+        )

@@ -12,12 +12,6 @@ from rich import progress
 from rich.console import Console
 
 from folklearn.errors import DataWarning
-from folklearn.learners import catalogue
-from folklearn.learners.auto import Auto, lane_taken
-from folklearn.learners.base import Learner
-from folklearn.learners.mixture import Mixture
-from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
@@ -26,9 +20,7 @@ from folklearn.readers.reader import Reader
 from folklearn.utils import count_of, join_names
 
 DEFAULT_LEARNER = "auto"
-SETTINGS = ("R", "lam", "gamma", "memory")  # of learners, as options
 _MAX_COLUMNS_NAMED = 6  # of one role
-_UNLABELLED_ROWS = " where it is empty: predicted only"
 _MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
 
 
@@ -177,7 +169,8 @@ def describe_run(dataset: ModelDataset) -> dict[str, str]:
         values = count_of(sum(missing.values()), "value")
         fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
     if scan and scan.n_unlabelled:
-        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{_UNLABELLED_ROWS}"
+        rows = count_of(scan.n_unlabelled, "row")
+        fields["no label"] = f"{rows} where it is empty: predicted only"
     if model.n_rounds:
         rows = count_of(model.n_rounds, "row")
         fields["goes on"] = f"after {rows}; the table counts the new ones"
@@ -206,58 +199,3 @@ def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dic
 def describe_crosses(model: Model) -> dict[str, str]:
     pairs = [":".join(pair) for pair in model.crosses]
     return {"crosses": join_names(pairs)} if pairs else {}
-
-
-def describe_learner(model: Model) -> str:
-    learner = None if model.pipeline is None else model.pipeline.learner
-    if model.pipeline is not None and model.pipeline.dense is not None:
-        of_columns = _describe(model, model.pipeline.dense.learner)
-        return f"{of_columns}; words alone and on top of it: first order"
-    return _describe(model, learner)
-
-
-def _describe(model: Model, learner: Learner | None) -> str:
-    example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    n_terms = ""
-    if isinstance(learner, TermMixture):
-        n_terms = f"; {count_of(learner.n_terms, 'term')}"
-        learner = learner.lines
-        if learner is None:
-            return f"auto{n_terms}; the learner of lines has retired"
-    if learner is not None and model.learner_name == DEFAULT_LEARNER:
-        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-        return f"auto, R={scaled.R:g}: {catalogue.BACKENDS_IN_WORDS[lane_taken(learner)]}{n_terms}"
-    names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
-    values = {name: getattr(example, name) for name in names}
-    words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
-    if "gamma" in values and values["gamma"] is None:
-        words.append("gamma=the largest valid in each round")
-    return ", ".join([type(example).__name__, *words])
-
-
-def describe_details(model: Model) -> list[str]:
-    certificate = model.certificate()
-    learner = None if model.pipeline is None else model.pipeline.learner
-    if learner is None:
-        return []
-    n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
-    inputs = count_of(max(1, n_columns - model.intercept), "scaled feature")
-    classes = f"{len(model.labels)} classes"
-    lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
-    if isinstance(learner, TermMixture):
-        kinds = map(learner.name_of, learner.experts)
-        weights = sorted(zip(learner.weights.tolist(), kinds, strict=True), reverse=True)
-        leading = "; ".join(f"{name} ({weight:.0%} of the weight)" for weight, name in weights)
-        lines.append(f"Experts that are left: {leading}.")
-        learner = learner.lines or learner
-    if isinstance(learner, Auto):
-        best = max(learner.experts, key=lambda expert: expert.weight)
-        names = "; ".join(expert.name for expert in learner.experts)
-        lines.append(
-            f"Leading expert: {best.name} ({best.weight:.0%} of the weight). "
-            f"{len(learner.experts)} experts are left: {names}."
-        )
-    if certificate is not None:
-        unit = "round" if model.metrics.weight == model.n_rounds else "unit of weight"
-        lines.append(certificate.in_full(model.metrics.weight, unit))
-    return lines

@@ -21,14 +21,6 @@ class Terminated(BaseException):
     """SIGTERM arrived; raised so that temporary files are removed."""
 
 
-class Ended(BaseException):
-    """A signal ended a stream, and all results were written: exit with its code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
 def raise_signal(number: int, frame: FrameType | None = None) -> None:
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
@@ -73,8 +65,9 @@ class StreamSignals:
         return item
 
     def raise_ended(self) -> None:
+        """Exit with the code of the signal that ended the stream, if one did."""
         if self.received is not None:
-            raise Ended(EXIT_CODES[self.received])
+            raise SystemExit(EXIT_CODES[self.received])
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         is_second, self.received = self.received is not None, signal.Signals(number)
@@ -144,10 +137,10 @@ class AtomicOutputs:
             return "permission denied"
         return ""
 
-    def publish(self, written: Path) -> None:
-        """Rename one temporary file now; it may be written again later."""
+    def publish(self, *written: Path | None) -> None:
+        """Rename temporary files now; they may be written again later."""
         for path, temporary in self._temporary.items():
-            if temporary == written:
+            if temporary in written:
                 os.replace(temporary, path)
 
     def commit(self, console: Any) -> None:

@@ -1,11 +1,9 @@
 """`folklearn inspect`, `report` and `export`: a saved model for people and for other runtimes."""
 
 import os
-import shlex
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
@@ -15,7 +13,7 @@ from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
-from folklearn.model.roles import TARGET, infer_roles
+from folklearn.model.roles import TARGET
 from folklearn.model.run import Score
 from folklearn.model.summary import ModelSummary, describe_claims
 from folklearn.report.style import require_matplotlib
@@ -24,36 +22,19 @@ from folklearn.utils import count_of, join_names
 _MAX_LINES = 8  # of columns, and of weights
 
 
-def inspect(source: options.Source) -> None:
-    """Show what a saved model has learned, or the inferred roles of the columns of rows.
-
-    FILE is a saved model, or rows.
-    """
-    if source.file is None or not options.may_be_saved(source.file):
-        lines = _describe_rows(source)
-    else:
-        lines = _describe_model(options.load_model(source.file, "folklearn inspect"))
-    typer.echo("\n".join(lines))
-
-
-def _describe_rows(source: options.Source) -> list[str]:
-    reader, target = source.open()
-    with warnings_shown(new_console(quiet=False)):
-        roles = infer_roles(reader.head())
-    fields = {"data": display.describe_source(reader, reader.n_rows)}
-    fields |= display.describe_columns({name: roles[name] for name in roles if name != target})
-    file = [] if source.file is None else [source.file]
-    learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
-    return [display.format_fields(fields), f"To learn from these rows: {learn}"]
+def inspect(model: options.ModelFile) -> None:
+    """Show what a saved model has learned."""
+    loaded = options.load_model(model, "folklearn inspect")
+    typer.echo("\n".join(_describe_model(loaded)))
 
 
 def _describe_model(model: Model) -> list[str]:
     fields = {"model": f"learned {count_of(model.n_rounds, 'row')}"}
     if model.learner_name != display.DEFAULT_LEARNER:
-        fields["learner"] = display.describe_learner(model)
+        settings = (f"{name}={value}" for name, value in model.settings.items())
+        fields["learner"] = ", ".join([model.learner_name, *settings])
     fields["classes"] = display.describe_classes(model.labels)
-    target = [name for name, role in model.roles.items() if role == TARGET]
-    if target:
+    if target := [name for name, role in model.roles.items() if role == TARGET]:
         fields["predicted"] = join_names(target)
     fields |= display.describe_columns(model.roles)
     if model.encoder is not None and model.encoder.feature_names:
@@ -67,8 +48,7 @@ def _describe_model(model: Model) -> list[str]:
     fields["loss"] = f"{loss}, each row predicted before it was learned"
     fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
     fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
-    rare = Score(model, model.metrics).rare_in_words
-    if rare:
+    if rare := Score(model, model.metrics).rare_in_words:
         fields["rare"] = " ".join(rare)
     if sentence := model.sets.in_words():
         fields["sets"] = sentence
@@ -91,16 +71,11 @@ def _describe_weights(model: Model) -> list[str]:
 
 
 def report(
-    source: options.Source,
-    role: options.Roles = None,
-    drop: options.Dropped = None,
-    predictions: Annotated[
-        options.Text,
-        Option("-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."),
-    ] = None,
-    output: Annotated[
-        str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
-    ] = "report.html",
+    source: options.LearnedSource,
+    predictions: options.Text = Option(
+        None, "-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."
+    ),
+    output: str = Option("report.html", "-o", "--output", metavar="REPORT.html", help="The page."),
     quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -113,9 +88,9 @@ def report(
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None
-        roles = options.parse_roles(role, drop)
+        roles = source.roles
         if predictions is not None:
-            audited = FileAudit(console, "report", source, roles, predictions)
+            audited = FileAudit(console, source, predictions)
             facts = ModelSummary.of_predictions(
                 audited.file.labels, audited.P, audited.y, audited.certificate(),
                 hindsight=audited.file.regression(),
@@ -137,12 +112,8 @@ def report(
 
 
 def export(
-    model: Annotated[
-        str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
-    ],
-    output: Annotated[
-        str, Option("-o", "--output", metavar="MODEL.onnx", help="Where to write it.")
-    ] = "model.onnx",
+    model: options.ModelFile,
+    output: str = Option("model.onnx", "-o", "--output", metavar="MODEL.onnx", help="The file."),
     quiet: options.Quiet = False,
 ) -> None:
     """Write what a saved model predicts as an ONNX file, which other runtimes read.

@@ -1,22 +1,21 @@
 """Options that commands share, and the objects that they describe: rows, roles, models."""
 
 import csv
+import math
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 from typer import Argument, Option
 
-from folklearn import serialization, validation
+from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
+from folklearn.model.dataset import ModelDataset
 from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
@@ -31,61 +30,11 @@ STDIN = STDOUT = "-"
 LEARNERS = tuple(catalogue.CATALOGUE)
 _HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON
 _SECONDS_OF_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_OPTION_OF_ARGUMENT = {
-    "n_jobs": "--jobs 1",
-    "on_bad": "--on-bad-row skip",
-    "reward_range": "--reward-range LOW HIGH",
-    "shuffle": "--shuffle",
-}
 
 Text = str | None
-File = Annotated[
-    Text,
-    Argument(
-        metavar="FILE",
-        show_default=False,
-        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
-        "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
-    ),
-]
-Target = Annotated[
-    Text, Option(metavar="COLUMN", help="Column of the class; not for svmlight and VW text.")
-]
-Format = Annotated[
-    Text, Option(metavar="|".join(FORMATS), help="Format of the file. Default: detected.")
-]
-Delimiter = Annotated[
-    Text, Option(metavar="CHARACTER", help="Separator of CSV cells. Default: detected.")
-]
-Encoding = Annotated[
-    Text,
-    Option(metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."),
-]
-Decimal = Annotated[Text, Option(metavar=".|,", help="Decimal separator. Default: detected.")]
-Missing = Annotated[
-    list[str] | None,
-    Option(
-        metavar="TEXT",
-        help="What stands for a missing value, such as -999 or unknown; repeatable. Empty cells "
-        "always do, and NA, N/A, null, None, ?, - where numbers or dates are expected.",
-    ),
-]
-Roles = Annotated[
-    list[str] | None,
-    Option(
-        metavar="COLUMN=ROLE",
-        help="Role of a column: number, category, words, date, day/month or month/day (dates such "
-        "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
-        "values.",
-    ),
-]
-Dropped = Annotated[
-    list[str] | None,
-    Option(metavar="COLUMN", help="Column to leave out, like --role COLUMN=ignored; repeatable."),
-]
-Jobs = Annotated[
-    int, Option(metavar="N", help="Processes or threads at once, -1 for all cores; same result.")
-]
+Texts = list[str] | None
+
+# Options that several commands have; those of one command are the defaults of its parameters.
 OnBadRow = Annotated[
     str, Option(metavar="stop|skip", help="At a row that cannot be read: stop, or skip and count.")
 ]
@@ -97,13 +46,8 @@ Device = Annotated[
         "which pays from about a thousand columns times classes.",
     ),
 ]
-Costs = Annotated[
-    list[str] | None,
-    Option(
-        metavar="LABEL=N",
-        help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
-        "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
-    ),
+ModelFile = Annotated[
+    str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
 ]
 Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
 
@@ -112,89 +56,86 @@ Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
 class Source:
     """Where rows come from; file is "-" for standard input, None for the digits.
 
-    A command with a parameter of this type has these options: see `expand_source`.
+    A command with a parameter of this type has these options, as of any other dataclass.
     """
 
-    file: File = None
-    target: Target = None
-    format: Format = None
-    delimiter: Delimiter = None
-    encoding: Encoding = None
-    decimal: Decimal = None
-    missing: Missing = None
+    file: Text = Argument(
+        None,
+        metavar="FILE",
+        show_default=False,
+        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
+        "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
+    )
+    target: Text = Option(None, metavar="COLUMN", help="Column of the class; not for svmlight, VW.")
+    format: Text = Option(None, metavar="|".join(FORMATS), help="File format. Default: detected.")
+    delimiter: Text = Option(None, metavar="CHARACTER", help="Cell separator. Default: detected.")
+    encoding: Text = Option(
+        None, metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."
+    )
+    decimal: Text = Option(None, metavar=".|,", help="Decimal separator. Default: detected.")
+    missing: Texts = Option(
+        None,
+        metavar="TEXT",
+        help="What stands for a missing value, such as -999 or unknown; repeatable. Empty cells "
+        "always do, and NA, N/A, null, None, ?, - where numbers or dates are expected.",
+    )
 
     def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
         """Return the rows, a pipe `buffered` in memory if asked for, and their target."""
-        options = asdict(self)
-        file, target = options.pop("file"), options.pop("target")
-        if file is None:
+        names = "format", "delimiter", "encoding", "decimal", "missing"
+        options = {name: getattr(self, name) for name in names}
+        if self.file is None:
             options_set = [f"--{name}" for name, value in options.items() if value is not None]
-            if target not in (None, DIGITS_TARGET):
-                options_set.append(f"--target {target!r}")
+            if self.target not in (None, DIGITS_TARGET):
+                options_set.append(f"--target {self.target!r}")
             if options_set:
                 raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
             reader = RowsReader(digits())
             reader.name, reader.format = DIGITS_NAME, "frame"  # no row may lack columns
             return reader, DIGITS_TARGET
-        if file == STDIN and sys.stdin is None:  # the calling process closed it
+        if self.file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
-        if os.path.isdir(file):
-            raise FolklearnError(f"{file} is a folder, not a file of rows")
-        stored = open_source(file, self.encoding)
-        return open_reader(stored.buffer() if buffered else stored, **options), target
+        if os.path.isdir(self.file):
+            raise FolklearnError(f"{self.file} is a folder, not a file of rows")
+        stored = open_source(self.file, self.encoding)
+        return open_reader(stored.buffer() if buffered else stored, **options), self.target
 
 
-def expand_source(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the fields of `Source` in place of its parameter `source`."""
-    fields, parameters = signature(Source).parameters, signature(command).parameters
-    if "source" not in parameters:
-        return command
+@dataclass(frozen=True)
+class LearnedSource(Source):
+    """Rows that are learned, so that the roles of their columns count."""
 
-    @wraps(command)
-    def call_with_source(**values: Any) -> None:
-        command(source=Source(**{name: values.pop(name) for name in fields}), **values)
+    role: Texts = Option(
+        None,
+        metavar="COLUMN=ROLE",
+        help="Role of a column: number, category, words, date, day/month or month/day (dates such "
+        "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
+        "values.",
+    )
+    drop: Texts = Option(None, metavar="COLUMN", help="Column to leave out; repeatable.")
 
-    expanded: dict[str, Parameter] = {}
-    for name, parameter in parameters.items():
-        expanded |= fields if name == "source" else {name: parameter}
-    keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in expanded.values()]
-    call_with_source.__signature__ = Signature(keywords)  # type: ignore[attr-defined]
-    call_with_source.__annotations__ = {name: p.annotation for name, p in expanded.items()}
-    return call_with_source
-
-
-def spell_option(template: str, *values: str) -> str:
-    """Return an argument of Python as the option of the command line that sets it.
-
-    >>> spell_option("encoding={!r}", "cp1252"), spell_option("roles={{{!r}: {!r}}}", "a b", "id")
-    ('--encoding cp1252', "--role 'a b=id'")
-    """
-    name = template.partition("=")[0]
-    if name == "roles":
-        return f"--role {shlex.quote('='.join(values))}"
-    return _OPTION_OF_ARGUMENT.get(name) or f"--{name} {shlex.quote(*values)}"
+    @property
+    def roles(self) -> dict[str, str]:
+        by_column: dict[str, str] = {}
+        for text in self.role or ():
+            column, equals, role = text.rpartition("=")
+            if not equals:
+                raise FolklearnError(f"--role {text!r} must be a column and its role: COLUMN=ROLE")
+            check_role(role, column)
+            by_column[column] = role
+        return by_column | dict.fromkeys(self.drop or (), IGNORED)
 
 
-def parse_seconds(option: str, text: str) -> float:
-    number, unit = text[:-1], text[-1:]
+def parse_seconds(option: str, text: Text) -> float:
+    if text is None:
+        return math.inf
     try:
-        seconds = float(number) * _SECONDS_OF_UNIT[unit]
+        seconds = float(text[:-1]) * _SECONDS_OF_UNIT[text[-1:]]
     except (ValueError, KeyError):
         seconds = -1.0
     if not seconds >= 0.0:
         raise FolklearnError(f"{option} {text!r} must be a time such as 60s, 5m, 1h or 90d")
     return seconds
-
-
-def parse_roles(roles: Sequence[str] | None, dropped: Sequence[str] | None) -> dict[str, str]:
-    by_column: dict[str, str] = {}
-    for text in roles or ():
-        column, equals, role = text.rpartition("=")
-        if not equals:
-            raise FolklearnError(f"--role {text!r} must be a column and its role: COLUMN=ROLE")
-        check_role(role, column)
-        by_column[column] = role
-    return by_column | dict.fromkeys(dropped or (), IGNORED)
 
 
 def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> None:
@@ -206,32 +147,40 @@ def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> N
             )
 
 
-def _parse_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
+def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
+    if len(labels) < 2:
+        only = f"only the label {labels[0]!r}" if labels else "no label"
+        raise FolklearnError(
+            f"column {dataset.target!r} of {dataset.reader.name} has {only}; learning needs at "
+            "least two classes"
+        )
+
+
+def parse_numbers(option: str, texts: Texts, what: str = "label") -> dict[str, float]:
     """Return numbers by name from texts NAME=N."""
     numbers: dict[str, float] = {}
-    for text in texts:
+    for text in texts or ():
         name, _, number = text.rpartition("=")
         try:
             numbers[name] = float(number)
         except ValueError:
             name = ""
         if not name:
-            raise FolklearnError(f"{option} {text!r} must be a label and a number: LABEL=N")
+            raise FolklearnError(
+                f"{option} {text!r} must be a {what} and a number: {what.upper()}=N"
+            )
     return numbers
 
 
-def parse_class_weight(texts: Sequence[str] | None) -> dict[str, float] | str | None:
-    return (
-        BALANCED if texts == [BALANCED] else _parse_numbers("--class-weight", texts or ()) or None
-    )
+def parse_class_weight(texts: Texts) -> dict[str, float] | str | None:
+    return BALANCED if texts == [BALANCED] else parse_numbers("--class-weight", texts) or None
 
 
-def parse_costs(texts: Sequence[str] | None, labels: Sequence[Any]) -> dict[Any, float] | None:
-    """Return costs by label, or by pair of labels; labels may contain colons."""
+def parse_costs(texts: Texts, labels: Sequence[Any]) -> dict[Any, float] | None:
+    """Return costs by label, or by pair of labels."""
     by_name, costs = {str(label): label for label in labels}, dict[Any, float]()
-    for name, cost in _parse_numbers("--costs", texts or ()).items():
-        cuts = [i for i, character in enumerate(name) if character == ":"]
-        pairs = [(name[:i], name[i + 1 :]) for i in cuts if {name[:i], name[i + 1 :]} <= {*by_name}]
+    for name, cost in parse_numbers("--costs", texts).items():
+        pairs = _split_pair(name, by_name)
         if name not in by_name and pairs:
             costs[by_name[pairs[0][0]], by_name[pairs[0][1]]] = cost
         else:
@@ -240,13 +189,10 @@ def parse_costs(texts: Sequence[str] | None, labels: Sequence[Any]) -> dict[Any,
     return costs or None
 
 
-def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[str, str]]:
-    """Return pairs of columns from texts A:B; column names may contain colons."""
+def parse_crosses(crosses: Texts, reader: Reader) -> list[tuple[str, str]]:
     pairs = []
     for text in crosses or ():
-        cuts = [i for i, character in enumerate(text) if character == ":"]
-        candidates = [(text[:i], text[i + 1 :]) for i in cuts]
-        candidates = [pair for pair in candidates if {*pair} <= {*reader.names}]
+        candidates = _split_pair(text, reader.names)
         if not candidates:
             raise FolklearnError(
                 f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
@@ -254,6 +200,13 @@ def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[s
             )
         pairs.append(candidates[0])
     return pairs
+
+
+def _split_pair(text: str, names: Collection[str]) -> list[tuple[str, str]]:
+    """Return the pairs of names that A:B may say: names may contain colons, too."""
+    cuts = [i for i, character in enumerate(text) if character == ":"]
+    pairs = [(text[:i], text[i + 1 :]) for i in cuts]
+    return [pair for pair in pairs if {*pair} <= {*names}]
 
 
 def read_classes(path: str | None) -> list[str]:
@@ -286,41 +239,22 @@ def load_model(path: str, what: str = "--load") -> Model:
     return model
 
 
-def check_settings(**settings: Any) -> dict[str, Any]:
-    """Return the settings of a learner that are set; raise for values that cannot be used."""
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    for name, value in chosen.items():
-        if name == "memory":
-            validation.count("--memory", value, 1)
-        else:
-            validation.positive(f"--{name}", value)
-    return chosen
+class BadRows:
+    """Count and write the rows that cannot be read; `take` is None if the first is to be raised."""
 
-
-def check_jobs(jobs: int) -> None:
-    if jobs < -1 or jobs == 0:
-        raise FolklearnError(
-            f"--jobs must be a number of threads, or -1 for as many as there are cores, got {jobs}"
-        )
-
-
-class BadRowSink:
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, on_bad_row: str, file: TextIO) -> None:
+        if on_bad_row not in ("stop", "skip"):
+            raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
         self.n_rows, self._writer = 0, csv.writer(file, lineterminator="\n")
         self._writer.writerow(["line", "column", "reason", "text"])
+        self.take = self._write if on_bad_row == "skip" else None
 
-    def __call__(self, bad: BadRow) -> None:
+    def _write(self, bad: BadRow) -> None:
         self.n_rows += 1
         self._writer.writerow([bad.line, bad.column, bad.reason, bad.text])
 
 
 @contextmanager
-def open_bad_row_sink(on_bad_row: str, path: Path | None = None) -> Iterator[BadRowSink | None]:
-    """Yield what takes bad rows; None if the first one is to be raised."""
-    if on_bad_row not in ("stop", "skip"):
-        raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
-    if on_bad_row == "stop":
-        yield None
-        return
+def open_bad_rows(on_bad_row: str, path: Path | None = None) -> Iterator[BadRows]:
     with open(path or os.devnull, "w", encoding="utf-8", newline="") as file:
-        yield BadRowSink(file)
+        yield BadRows(on_bad_row, file)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 from typer import Argument, Option
 
 from folklearn import serialization
-from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
 from folklearn.cli import options
 from folklearn.cli.display import TextTable, format_fields, new_console, warnings_shown
@@ -26,77 +25,49 @@ from folklearn.evaluate.off_policy import (
     uniform,
 )
 from folklearn.model.decisions import DecisionModel
-from folklearn.model.model import Model
-from folklearn.model.roles import LEARNED
-from folklearn.readers.decision_logs import (
-    Features,
-    LoggedDecision,
-    as_interactions,
-    as_numbers,
-    read_decisions,
-)
+from folklearn.readers.decision_logs import LoggedDecision, as_interactions, read_decisions
 from folklearn.readers.decision_logs import Option as LoggedOption
 from folklearn.readers.open import open_source
-from folklearn.readers.sparse_text import hash_features
 from folklearn.utils import count_of, join_names
 
-BEST, SAMPLE = "best", "sample"
 _TABLE = TextTable([("policy", "value", "from", "to", "effective n")], width=12, left=24)
 _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 
 
 def policy_value(
-    log: Annotated[
-        str,
-        Argument(
-            metavar="LOG",
-            show_default=False,
-            help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
-            "line for every action) or JSON lines (--dsjson of VW, logs of Personalizer); - reads "
-            "standard input.",
-        ),
-    ],
-    policy: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help="A model that `folklearn run --save` wrote, a DecisionModel, or an agent of "
-            "arrays, which takes the features in the order of the log.",
-        ),
-    ] = None,
-    play: Annotated[
-        str, Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one.")
-    ] = BEST,
-    reward_range: Annotated[
-        tuple[float, float] | None,
-        Option(metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."),
-    ] = None,
-    actions: Annotated[
-        int | None,
-        Option(metavar="K", help="Number of actions in text. Default: the largest number."),
-    ] = None,
-    confidence: Annotated[
-        float, Option(metavar="SHARE", help="Confidence of the intervals.")
-    ] = 0.95,
+    log: str = Argument(
+        ...,
+        metavar="LOG",
+        show_default=False,
+        help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
+        "line for every action); - reads standard input.",
+    ),
+    policy: str | None = Option(
+        None,
+        metavar="MODEL",
+        help="A saved DecisionModel, or an agent of arrays, which takes the features in the order "
+        "of the log.",
+    ),
+    reward_range: tuple[float, float] | None = Option(
+        None, metavar="LOW HIGH", help="Range of rewards. Default: 0 1, or -1 0 of costs."
+    ),
+    actions: int | None = Option(None, metavar="K", help="Number of actions. Default: largest."),
+    confidence: float = Option(0.95, metavar="SHARE", help="Confidence of the intervals."),
     on_bad_row: options.OnBadRow = "stop",
 ) -> None:
     """Estimate what a policy would have earned in the decisions of a log.
 
     For comparison: the policy of the log, random actions, the best constant
     action, and a policy learned from this log. The last two are learned
-    from earlier decisions than those that they are evaluated on.
-
-    A policy that has learned from this very log is flattered by it.
+    from earlier decisions than those that they are evaluated on. A policy
+    that has learned from this very log is flattered by it.
     """
-    if play not in (BEST, SAMPLE):
-        raise FolklearnError(f"--play must be {BEST} or {SAMPLE}, got {play!r}")
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)
-    with options.open_bad_row_sink(on_bad_row) as bad_row_sink:
-        decisions = list(read_decisions(source, reward_range, bad_row_sink))
+    with options.open_bad_rows(on_bad_row) as bad_rows:
+        decisions = list(read_decisions(source, reward_range, bad_rows.take))
         data = as_interactions(decisions, actions)
-    n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
-    lines = [_describe_log(source.name, data, n_bad), _TABLE.header]
+    lines = [_describe_log(source.name, data, bad_rows.n_rows), _TABLE.header]
     logged = logged_value(data, confidence=confidence)
     lines.append(_format_line("the log's own", logged))
     policies: dict[str, Any] = {"uniform": uniform(data)}
@@ -111,7 +82,7 @@ def policy_value(
             lines.append(_TABLE.line([name, *"----"]))
     if policy is not None:
         with warnings_shown(new_console(quiet=False)):
-            played = _make_policy(saved, policy, data, decisions, play)
+            played = _make_policy(saved, policy, data, decisions)
         value = estimate(played)
         lines += [_format_line(policy, value), _compare(policy, value, logged)]
     typer.echo("\n".join(lines))
@@ -130,13 +101,13 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
 
 
 def _format_line(name: str, estimate: Estimate) -> str:
-    low, high = estimate.low, estimate.high
-    value = min(max(estimate.value, low), high)  # no reward is above 1
-    numbers = [f"{number:.4f}" for number in (value, low, high)]
+    numbers = [f"{number:.4f}" for number in (_clip(estimate), estimate.low, estimate.high)]
     size, missing = f"{estimate.effective_size:.0f}", _name_missing(estimate)
-    if missing:
-        return f"{_TABLE.line([name, '-', '-', '-', size])}  {missing}"
-    return _TABLE.line([name, *numbers, size])
+    return _TABLE.line([name, *("---" if missing else numbers), size]) + f"  {missing}".rstrip()
+
+
+def _clip(estimate: Estimate) -> float:
+    return min(max(estimate.value, estimate.low), estimate.high)  # no reward is above 1
 
 
 def _name_missing(estimate: Estimate) -> str:
@@ -148,15 +119,14 @@ def _name_missing(estimate: Estimate) -> str:
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
     if missing := _name_missing(estimate):
         return f"What {name} would have earned this log cannot tell, {missing}."
-    value = min(max(estimate.value, estimate.low), estimate.high)
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
     elif estimate.high < logged.low:
         compared = "less than what the policy of the log earned"
     sentence = (
-        f"{name} would have earned {value:.4f} a decision, between {estimate.low:.4f} and "
-        f"{estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
+        f"{name} would have earned {_clip(estimate):.4f} a decision, between {estimate.low:.4f} "
+        f"and {estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
         f"{logged.value:.4f}.\n"
         f"For it the log is worth {estimate.effective_size:.0f} of {estimate.n_rounds} decisions."
     )
@@ -166,63 +136,25 @@ def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
 
 
 def _make_policy(
-    saved: Any, name: str, log: Interactions, decisions: Sequence[LoggedDecision], play: str
+    saved: Any, name: str, log: Interactions, decisions: Sequence[LoggedDecision]
 ) -> Any:
+    """Return an agent, or the probabilities of the actions of every decision, by their names."""
     if isinstance(saved, Agent):
         return saved
-    if isinstance(saved, DecisionModel):
-        return _play_decisions(saved, name, log, decisions)
-    if not isinstance(saved, Model):
+    if not isinstance(saved, DecisionModel):
         raise FolklearnError(
-            f"{name} holds a {type(saved).__name__}; --policy takes a model or an agent"
+            f"{name} holds a {type(saved).__name__}; --policy takes a DecisionModel or an agent"
         )
-    if log.n_actions is None:
-        raise FolklearnError(
-            f"{name} is a model of classes, and each decision of the log has actions of its own: "
-            "only an agent for actions with features can play them"
-        )
-    actions = log.action_names or tuple(str(k + 1) for k in range(log.n_actions))
-    unknown = [label for label in map(str, saved.labels) if label not in actions]
-    if unknown:
-        raise FolklearnError(
-            f"{name} knows the class {unknown[0]!r}, which is no action of the log; its actions "
-            f"are: {join_names(actions)}"
-        )
-    P = _predict(saved, name, [decision.context for decision in decisions])
-    if play == BEST:
-        P = np.eye(P.shape[1])[P.argmax(axis=1)]
-    full = np.zeros((log.n_rounds, log.n_actions))
-    full[:, [actions.index(str(label)) for label in saved.labels]] = P
-    return full / full.sum(axis=1, keepdims=True)  # without what is kept for classes to come
-
-
-def _play_decisions(
-    model: DecisionModel, name: str, log: Interactions, decisions: Sequence[LoggedDecision]
-) -> list[list[float]]:
-    """Return the probabilities of the actions of every decision, by their names."""
     played = []
     for decision in decisions:
         options = decision.options or [LoggedOption("", {})] * (log.n_actions or 0)
         menu = {option.name or str(k): option.features for k, option in enumerate(options, start=1)}
-        unknown = [action for action in menu if action not in model.actions]
-        if unknown and not model.has_features:
+        unknown = [action for action in menu if action not in saved.actions]
+        if unknown and not saved.has_features:
             raise FolklearnError(
                 f"{name} has never met the action {unknown[0]!r} of the log; its actions are: "
-                f"{join_names([*map(str, model.actions)])}"
+                f"{join_names([*map(str, saved.actions)])}"
             )
-        p = model.policy(decision.context, menu if model.has_features else [*menu])
+        p = saved.policy(decision.context, menu if saved.has_features else [*menu])
         played.append([*p.values()])
     return played
-
-
-def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
-    """Return the probabilities of contexts: by column, or by feature if the model has VW text."""
-    if model.encoder is not None and model.encoder.feature_names:
-        return model.predict_proba(hash_features([as_numbers(context) for context in contexts]))
-    learned = [column for column, role in model.roles.items() if role in LEARNED]
-    columns = {column for context in contexts for column in context}
-    if learned and columns.isdisjoint(learned):
-        raise FolklearnError(
-            f"the log has no column of {name}, which has learned: {join_names(learned)}"
-        )
-    return model.predict_proba(contexts, known_only=True)

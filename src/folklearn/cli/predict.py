@@ -6,16 +6,16 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
-from typer import Argument, Option
+from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.display import new_console, progress_bar, warnings_shown
 from folklearn.cli.endings import AtomicOutputs, stream_signals
-from folklearn.cli.labelled_file import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
@@ -25,33 +25,37 @@ from folklearn.model.run import Score
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
+# Columns of a file of predictions: the probability of a class, of one never seen, and the label.
+CLASS_PREFIX, UNSEEN, LABEL = "p:", "unseen", "label"
 _SET = "set"
 _MAX_REASONS = 3  # of a row
 
 
-def predict(
-    model: Annotated[
-        str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
-    ],
-    source: options.Source,
-    output: Annotated[
-        str, Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output.")
-    ] = options.STDOUT,
-    coverage: Annotated[
-        float | None,
-        Option(
-            metavar="SHARE",
-            help="Write the set of labels that a row may have, too: for a share of labels that "
-            "the model was learned with.",
-        ),
-    ] = None,
-    costs: options.Costs = None,
-    explain: Annotated[
-        bool, Option("--explain", help="Add what speaks for the class, and not for the next one.")
-    ] = False,
-    on_bad_row: options.OnBadRow = "stop",
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True)
+class PredictOptions:
+    """What is written about rows."""
+
+    output: str = Option(
+        options.STDOUT, "--output", "-o", metavar="OUT.csv", help="Output; - is standard output."
+    )
+    coverage: float | None = Option(
+        None,
+        metavar="SHARE",
+        help="Write the set of labels that a row may have, too: for a share of labels that the "
+        "model was learned with.",
+    )
+    costs: options.Texts = Option(
+        None,
+        metavar="LABEL=N",
+        help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
+        "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
+    )
+    explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next.")
+    on_bad_row: options.OnBadRow = "stop"
+    quiet: options.Quiet = False
+
+
+def predict(model: options.ModelFile, source: options.Source, asked: PredictOptions) -> None:
     """Predict rows with a saved model, which learns nothing from them.
 
     Writes one line a row: where it came from, its ids, its label if there
@@ -63,37 +67,35 @@ def predict(
 
     Standard input (-) is answered line by line, as it comes.
     """
-    console = new_console(quiet)
+    console = new_console(asked.quiet)
     with (
         AtomicOutputs(source.file, model) as outputs,
         warnings_shown(console),
-        options.open_bad_row_sink(on_bad_row) as bad_row_sink,
+        options.open_bad_rows(asked.on_bad_row) as bad_rows,
     ):
-        path = outputs.reserve("predictions", None if output == options.STDOUT else output)
+        output = None if asked.output == options.STDOUT else asked.output
+        path = outputs.reserve("predictions", output)
         loaded = options.load_model(model, "folklearn predict")
         reader, target = source.open()
         dataset = ModelDataset(
-            loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink
+            loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_rows.take
         )
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
-        if coverage is not None:
-            loaded.sets.by_class(coverage)  # raises if it was not declared
-        labelled = dataset.target in reader.names
-        decided_by = options.parse_costs(costs, loaded.labels)
+        if asked.coverage is not None:
+            loaded.sets.by_class(asked.coverage)  # raises if it was not declared
+        costs = options.parse_costs(asked.costs, loaded.labels)
         console.print(_describe(dataset))
-        score, n_rows = Score(loaded, costs=decided_by), 0
-        started = time.perf_counter()
+        score, n_rows, started = Score(loaded, costs=costs), 0, time.perf_counter()
+        columns = {"labelled": dataset.target in reader.names, "explain": asked.explain}
         with (
             stream_signals() as signals,
             progress_bar(console, "predicting", reader.n_rows) as report,
-            open_writer(
-                output, path, dataset, labelled=labelled, coverage=coverage, explain=explain
-            ) as writer,
+            open_writer(asked.output, path, dataset, coverage=asked.coverage, **columns) as writer,
         ):
             rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
-                step = dataset.predict(batch, decided_by)
+                step = dataset.predict(batch, costs)
                 if writer is not None:
                     writer.write(batch, step)
                 score.add(batch, step)
@@ -102,21 +104,24 @@ def predict(
         dataset.warn_of_missing()
         dataset.unlearned.warn()
         outputs.commit(console)
+    n_bad = bad_rows.n_rows
+    skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
     seconds = time.perf_counter() - started
-    n_skipped = 0 if bad_row_sink is None else bad_row_sink.n_rows
-    left_out = f"; {count_of(n_skipped, 'bad row')} skipped" if n_skipped else ""
-    console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
+    console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}.")
     if score.n_rows:
-        cost = "" if math.isnan(score.cost) else f", average cost {score.cost:.4g}"
-        unknown = f", {score.n_unknown} of them of classes that the model does not know"
-        console.print(
-            f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
-            f"error {score.error:.2%}, average log loss {score.loss:.4f}, "
-            f"Brier score {score.brier:.4f}{cost}."
-        )
-        for line in score.rare_in_words:
-            console.print(line)
+        console.print("\n".join(_describe_score(score)))
     signals.raise_ended()
+
+
+def _describe_score(score: Score) -> list[str]:
+    cost = "" if math.isnan(score.cost) else f", average cost {score.cost:.4g}"
+    unknown = f", {score.n_unknown} of them of classes that the model does not know"
+    total = (
+        f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
+        f"error {score.error:.2%}, average log loss {score.loss:.4f}, "
+        f"Brier score {score.brier:.4f}{cost}."
+    )
+    return [total, *score.rare_in_words]
 
 
 def _describe(dataset: ModelDataset) -> str:
@@ -136,12 +141,10 @@ def _describe(dataset: ModelDataset) -> str:
 class PredictionWriter:
     """Write predictions as CSV; numbers are written so that they read back equal.
 
-    The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
-    a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
-    label was given; `unseen`, that of a class never seen; with `coverage` the `set` of labels, with
-    | between them (a label that has one has \\| for it); with `explain` `against`, the class that
-    comes next, and `why`, what adds most to the log odds between the two, and what all the rest
-    adds; and `p:` of every class that is known when the first row is written.
+    `p_label` is the probability that the label was given, `unseen` that of a class never seen;
+    a set has | between labels (a label that has one has \\| for it); `why` is what adds most to the
+    log odds between the two likeliest classes, and what all the rest adds. There is a `p:` for
+    every class that is known when the first row is written.
     """
 
     def __init__(

@@ -1,9 +1,11 @@
 """`folklearn run`: learn rows one after the other, predicting each one first."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from typer import Option
@@ -11,8 +13,7 @@ from typer import Option
 from folklearn.cli import display, options
 from folklearn.cli.display import TextTable, format_loss
 from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
-from folklearn.cli.labelled_file import check_two_classes
-from folklearn.cli.options import Text
+from folklearn.cli.options import LearnedSource, Text, Texts
 from folklearn.cli.predict import PredictionWriter, open_writer
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.prediction_sets import COVERAGE
@@ -23,11 +24,10 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
-from folklearn.readers.reader import BadRow
+from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
 
-_CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
 _TABLE = TextTable([("rows", "loss", "hold-out", "error", "rows/s")])
 _EXPLANATION = (
@@ -35,104 +35,109 @@ _EXPLANATION = (
     "by the model as it would be saved."
 )
 _WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
-_LEARNER_HELP = (
-    f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings; with --lam, "
-    "--gamma or --memory, folklore."
-)
+_LEARNER_HELP = f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings."
 
 
-def run(
-    source: options.Source,
-    role: options.Roles = None,
-    drop: options.Dropped = None,
-    weight: Annotated[Text, Option(metavar="COLUMN", help="Column of row weights.")] = None,
-    cross: Annotated[
-        list[str] | None, Option(metavar="A:B", help="Columns whose products count; repeatable.")
-    ] = None,
-    terms: Annotated[
-        str,
-        Option(
-            metavar="auto|none|all",
-            help="Curves, products and waves of columns: as many as a budget allows, none (lines "
-            "only), or all.",
-        ),
-    ] = "auto",
-    classes: Annotated[
-        Text, Option(metavar="FILE", help="Labels that are known in advance, one a line.")
-    ] = None,
-    class_weight: Annotated[
-        list[str] | None,
-        Option(
-            metavar="balanced|LABEL=W",
-            help="Weight of the rows of a class, repeatable, or all classes alike.",
-        ),
-    ] = None,
-    learner: Annotated[Text, Option(metavar="NAME", help=_LEARNER_HELP)] = None,
-    R: Annotated[
-        float | None, Option("--R", help="For experts: norm of a scaled row. Default: about 1.")
-    ] = None,
-    lam: Annotated[
-        float | None, Option(help="For experts: the ridge lambda. Default: the learner's own.")
-    ] = None,
-    gamma: Annotated[
-        float | None, Option(help="For experts: the step gamma. Default: the largest proven.")
-    ] = None,
-    memory: Annotated[
-        int | None,
-        Option(metavar="ROWS", help="Rows after which one counts 1/e; then nothing is proven."),
-    ] = None,
-    one_pass: Annotated[
-        bool, Option("--one-pass", help="Read a file once: classes and categories as they come.")
-    ] = False,
-    shuffle: Annotated[
-        bool, Option("--shuffle", help="Learn in a random order; the rows must fit in memory.")
-    ] = False,
-    seed: Annotated[int, Option(help="Random seed.")] = 0,
-    windows: Annotated[
-        bool, Option("--windows", help="Losses and lower bounds of the last 64, 128, ... rows.")
-    ] = False,
-    exact: Annotated[
-        bool,
-        Option("--exact", help="Fit a logistic regression afterwards, of any number of rows."),
-    ] = False,
-    coverage: Annotated[
-        list[float] | None,
-        Option(
-            metavar="SHARE",
-            help="Of labels that prediction sets should have; repeatable. Default: .8, .9 and .95.",
-        ),
-    ] = None,
-    coverage_by: Annotated[
-        str, Option(metavar="all|class", help="Whether sets hold over all rows, or in each class.")
-    ] = "all",
-    monitor: Annotated[
-        bool,
-        Option("--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."),
-    ] = False,
-    device: options.Device = OWN,
-    plot: Annotated[
-        Text, Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
-    ] = None,
-    predictions: Annotated[
-        Text,
-        Option("-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."),
-    ] = None,
-    save: Annotated[Text, Option("-f", "--save", metavar="MODEL", help="Save the model.")] = None,
-    load: Annotated[
-        Text, Option("-i", "--load", metavar="MODEL", help="Continue with a saved model.")
-    ] = None,
-    checkpoint: Annotated[
-        Text, Option(metavar="60s", help="With --save: save this often too; s, m or h.")
-    ] = None,
-    on_bad_row: options.OnBadRow = "stop",
-    bad_rows: Annotated[
-        Text, Option(metavar="OUT.csv", help="Write skipped rows: line, column, reason and text.")
-    ] = None,
-    quiet: options.Quiet = False,
-    verbose: Annotated[
-        bool, Option("--verbose", help="Print the learner, its settings and the whole proof.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True)
+class ModelOptions:
+    """What a new model is; one that is loaded keeps its own settings."""
+
+    cross: Texts = Option(None, metavar="A:B", help="Columns whose products count; repeatable.")
+    terms: str = Option(
+        "auto",
+        metavar="auto|none|all",
+        help="Curves, products and waves of columns: as many as a budget allows, none (lines "
+        "only), or all.",
+    )
+    classes: Text = Option(None, metavar="FILE", help="Labels known in advance, one a line.")
+    class_weight: Texts = Option(
+        None,
+        metavar="balanced|LABEL=W",
+        help="Weight of the rows of a class, repeatable, or all classes alike.",
+    )
+    learner: Text = Option(None, metavar="NAME", help=_LEARNER_HELP)
+    set: Texts = Option(None, metavar="NAME=N", help="Setting of the learner: lam=0.5; repeatable.")
+    windows: bool = Option(False, "--windows", help="Loss and bound of the last 64, 128, ... rows.")
+    coverage: list[float] | None = Option(
+        None,
+        metavar="SHARE",
+        help="Of labels that prediction sets should have; repeatable. Default: .8, .9 and .95.",
+    )
+    coverage_by: str = Option("all", metavar="all|class", help="Sets over all rows, or by class.")
+
+    def check_unset(self, **of_columns: Texts) -> None:
+        """Raise if an option is set, or one about the roles of columns."""
+        defaults = {field.name: field.default.default for field in fields(self)}  # type: ignore
+        for name, value in (vars(self) | of_columns).items():
+            if value and value != defaults.get(name):
+                raise FolklearnError(
+                    f"--{name.replace('_', '-')} cannot be combined with --load: a saved model "
+                    "keeps its settings"
+                )
+
+    def choose_learner(self) -> tuple[str, dict[str, Any]]:
+        """Return the name of the learner and its settings; raise unless it takes them."""
+        name, settings = self.learner or display.DEFAULT_LEARNER, dict[str, Any]()
+        for setting, number in options.parse_numbers("--set", self.set, "name").items():
+            settings[setting] = int(number) if number.is_integer() else number
+        catalogue.make(name, 1, 2, settings)
+        return name, settings
+
+    def make(self, source: LearnedSource, reader: Reader, device: str) -> Model:
+        learner, settings = self.choose_learner()
+        return Model(
+            learner, roles=source.roles, crosses=options.parse_crosses(self.cross, reader),
+            classes=options.read_classes(self.classes), windows=self.windows, terms=self.terms,
+            missing=source.missing, device=device, coverage=self.coverage or COVERAGE,
+            coverage_by=self.coverage_by,
+            class_weight=options.parse_class_weight(self.class_weight), **settings,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How rows are gone through, and what is written."""
+
+    weight: Text = Option(None, metavar="COLUMN", help="Column of row weights.")
+    one_pass: bool = Option(False, "--one-pass", help="Read a file once, as if from a pipe.")
+    shuffle: bool = Option(False, "--shuffle", help="Learn in a random order; all rows in memory.")
+    seed: int = Option(0, help="Random seed.")
+    exact: bool = Option(False, "--exact", help="Fit a logistic regression at the end in any case.")
+    monitor: bool = Option(
+        False, "--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."
+    )
+    device: options.Device = OWN
+    plot: Text = Option(None, metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
+    predictions: Text = Option(
+        None, "-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."
+    )
+    save: Text = Option(None, "-f", "--save", metavar="MODEL", help="Save the model.")
+    load: Text = Option(None, "-i", "--load", metavar="MODEL", help="Continue with a saved model.")
+    checkpoint: Text = Option(
+        None, metavar="60s", help="With --save: save this often too; s, m, h."
+    )
+    on_bad_row: options.OnBadRow = "stop"
+    bad_rows: Text = Option(None, metavar="OUT.csv", help="Write skipped rows and their reasons.")
+    quiet: options.Quiet = False
+
+    def check(self, source: LearnedSource, new: ModelOptions) -> None:
+        """Raise for options that cannot be, before anything is read."""
+        new.choose_learner()
+        if self.load is not None:
+            new.check_unset(role=source.role, drop=source.drop)
+        if self.bad_rows is not None and self.on_bad_row != "skip":
+            raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
+        if self.checkpoint is not None and self.save is None:
+            raise FolklearnError(
+                "--checkpoint is of use only with --save: where should it be written?"
+            )
+        options.parse_seconds("--checkpoint", self.checkpoint)
+        if self.plot is not None:
+            style.check_format(self.plot)
+            style.require_matplotlib()
+
+
+def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
     """Learn rows one after the other, predicting each before its label is seen.
 
     Shows the loss, and how much a linear model could have gained, proven.
@@ -144,88 +149,43 @@ def run(
     summed up. Results go to standard error; with --predictions -, the
     predictions go to standard output.
     """
-    settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
-    fixed = {"learner": learner, "cross": cross, **settings}
-    fixed |= {"classes": classes, "windows": windows, "role": role, "drop": drop}
-    fixed |= {"terms": terms != "auto", "coverage": coverage, "coverage-by": coverage_by != "all"}
-    fixed["class-weight"] = class_weight
-    for name in fixed:
-        if load is not None and fixed[name]:
-            raise FolklearnError(
-                f"--{name} cannot be combined with --load: a saved model keeps its settings"
-            )
-    if bad_rows is not None and on_bad_row != "skip":
-        raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
-    if checkpoint is not None and save is None:
-        raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
-    every = None if checkpoint is None else options.parse_seconds("--checkpoint", checkpoint)
-    if plot is not None:
-        style.check_format(plot)
-        style.require_matplotlib()
-    roles = options.parse_roles(role, drop)
-    learner = _choose_learner(learner, settings)
-    console = display.new_console(quiet)
+    asked.check(source, new)
+    console = display.new_console(asked.quiet)
     with (
         AtomicOutputs(source.file) as outputs,
         display.warnings_shown(console),
         stream_signals() as signals,
     ):
-        save_path = outputs.reserve("model", save, as_file=True)  # may replace what was loaded
-        outputs.protect(load, classes)
-        plot_path = outputs.reserve("plot", plot)
-        to_file = None if predictions == options.STDOUT else predictions
+        save_path = outputs.reserve("model", asked.save, as_file=True)  # may replace what is loaded
+        outputs.protect(asked.load, new.classes)
+        plot_path = outputs.reserve("plot", asked.plot)
+        to_file = None if asked.predictions == options.STDOUT else asked.predictions
         predictions_path = outputs.reserve("predictions", to_file)
-        bad_path = outputs.reserve("bad rows", bad_rows)
-        model = None if load is None else options.load_model(load)
+        bad_path = outputs.reserve("bad rows", asked.bad_rows)
+        model = None if asked.load is None else options.load_model(asked.load)
         reader, target = source.open()
-        if model is not None:
-            model.to(device)
-        else:
-            crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
-            model = Model(
-                learner, roles=roles, crosses=crosses, classes=labels, windows=windows,
-                terms=terms, missing=source.missing, device=device,
-                coverage=coverage or COVERAGE, coverage_by=coverage_by,
-                class_weight=options.parse_class_weight(class_weight), **settings,
-            )  # fmt: skip
-        if monitor:
+        model = new.make(source, reader, asked.device) if model is None else model.to(asked.device)
+        if asked.monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
-        n_before = model.n_rounds
-
-        def save_model() -> None:
-            assert save_path is not None
-            model.save(save_path)
-            outputs.publish(save_path)
-
-        try:
-            with options.open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
-                dataset = ModelDataset(
-                    model, reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
-                    shuffle=seed if shuffle else None, max_rows=_MAX_ROWS_OF_BATCH,
-                )  # fmt: skip
-                _scan(dataset, console)
-                console.print(display.format_fields(display.describe_run(dataset)))
-                scan, run = dataset.scan, Run(model, reader.name, exact or None)
-                with open_writer(predictions, predictions_path, dataset) as writer:
-                    console.print(_EXPLANATION)
-                    display.run_with_table(
-                        console,
-                        _TABLE,
-                        _learn(run, dataset, writer, signals, save_model, every),
-                        partial(_format_progress, run),
-                        what="learning",
-                        total=scan.n_rows - scan.n_unlabelled if scan else None,
-                    )
-        except BadRow as bad:
-            n_learned = model.n_rounds - n_before
-            if save is None or not n_learned:
-                raise
-            save_model()
-            if predictions_path is not None:
-                outputs.publish(predictions_path)
-            rows = count_of(n_learned, "row")
-            sentence = f"{bad}; the model of the {rows} before it was saved to {save}"
-            raise FolklearnError(sentence) from None
+        with (
+            options.open_bad_rows(asked.on_bad_row, bad_path) as bad_rows,
+            _saved_at_bad_row(model, asked.save, outputs, save_path, predictions_path),
+        ):
+            dataset = ModelDataset(
+                model, reader, target, weight=asked.weight, one_pass=asked.one_pass,
+                on_bad=bad_rows.take, shuffle=asked.seed if asked.shuffle else None,
+                max_rows=_MAX_ROWS_OF_BATCH,
+            )  # fmt: skip
+            _scan(dataset, console)
+            console.print(display.format_fields(display.describe_run(dataset)))
+            run = Run(model, reader.name, asked.exact or None)
+            with open_writer(asked.predictions, predictions_path, dataset) as writer:
+                console.print(_EXPLANATION)
+                counts = _learn(run, dataset, writer, signals)
+                if save_path is not None:
+                    every = options.parse_seconds("--checkpoint", asked.checkpoint)
+                    counts = _save_often(counts, model, outputs, save_path, every)
+                _show_table(console, run, dataset.scan, counts)
         dataset.warn_of_missing()
         _check_learned(run, reader.name, signals)
         run.finish()
@@ -233,34 +193,29 @@ def run(
             run.plot(str(plot_path))
         if save_path is not None:
             model.save(save_path)
-        if signals.received is not None:
-            console.print("Interrupted: the stream ends here.")
-        n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
-        console.print("\n".join(_summarise(model, run, n_bad)))
-        if verbose:
-            console.print("\n".join(display.describe_details(model)))
+        console.print("\n".join(_summarise(model, run, signals, bad_rows.n_rows)))
         outputs.commit(console)
-    error, rows = model.metrics.n_errors / model.n_rounds, count_of(model.n_rounds, "row")
-    score = Score(model, model.metrics)
-    losses = f"average log loss {format_loss(score.loss)}, Brier score {score.brier:.4f}"
-    console.print(f"Over all {rows}: error {error:.2%}, {losses}.")
-    for line in score.rare_in_words:
-        console.print(line)
+    console.print("\n".join(_describe_total(model)))
     signals.raise_ended()
 
 
-def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
-    default = display.DEFAULT_LEARNER
-    if name is None:  # settings that the default does not take select Folklore
-        return default if set(settings) <= {*catalogue.settings_of(default)} else _CLASSIC
-    takes = [option for option in display.SETTINGS if option in catalogue.settings_of(name)]
-    for option in settings:
-        if option not in takes and name == default:
-            raise FolklearnError(f"{name} needs no {option}; choose --learner {_CLASSIC}")
-        if option not in takes:
-            options = " and ".join(f"--{word}" for word in takes)
-            raise FolklearnError(f"{name} takes no --{option}; its options are {options}")
-    return name
+@contextmanager
+def _saved_at_bad_row(
+    model: Model, name: str | None, outputs: AtomicOutputs, *paths: Path | None
+) -> Iterator[None]:
+    """Save the model, and the predictions, where a row that cannot be read ends the stream."""
+    n_before = model.n_rounds
+    try:
+        yield
+    except BadRow as bad:
+        rows = count_of(model.n_rounds - n_before, "row")
+        if name is None or model.n_rounds == n_before:
+            raise
+        model.save(paths[0])  # type: ignore[arg-type]
+        outputs.publish(*paths)
+        raise FolklearnError(
+            f"{bad}; the model of the {rows} before it was saved to {name}"
+        ) from None
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:
@@ -282,38 +237,47 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
     else:
         with display.progress_bar(console, "checking", reader.n_rows) as report:
             dataset.begin(report)
-        check_two_classes(model.labels, dataset)
+        options.check_two_classes(model.labels, dataset)
         if isinstance(weights, Mapping) and not model.n_rounds:
             options.check_classes("--class-weight", weights, model.labels)
 
 
 def _learn(
-    run: Run,
-    dataset: ModelDataset,
-    writer: PredictionWriter | None,
-    signals: StreamSignals,
-    save: Callable[[], None],
-    every: float | None,
+    run: Run, dataset: ModelDataset, writer: PredictionWriter | None, signals: StreamSignals
 ) -> Iterator[int]:
-    rows, saved = dataset.rows(dataset.model.n_rounds), time.monotonic()
+    """Predict, learn and write all rows; yield how many are done after every batch."""
+    rows = dataset.rows(dataset.model.n_rounds)
     try:
         while (batch := signals.next_of(rows)) is not None:
             for learned, result in dataset.learn(batch):
                 run.add(learned, result)
                 if writer is not None:
                     writer.write(learned, result)
-            if every is not None and time.monotonic() - saved >= every:
-                save()
-                saved = time.monotonic()
             yield run.n_rows
     finally:
         if dataset.has_numbered_features:
             dataset.keep_names()
 
 
-def _format_progress(run: Run, speed: float) -> list[str]:
-    losses = map(format_loss, (run.loss, run.holdout_loss))
-    return [f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]
+def _save_often(
+    counts: Iterator[int], model: Model, outputs: AtomicOutputs, path: Path, every: float
+) -> Iterator[int]:
+    saved = time.monotonic()
+    for n_rows in counts:
+        if time.monotonic() - saved >= every:
+            model.save(path)
+            outputs.publish(path)
+            saved = time.monotonic()
+        yield n_rows
+
+
+def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[int]) -> None:
+    def format_cells(speed: float) -> list[str]:
+        losses = map(format_loss, (run.loss, run.holdout_loss))
+        return [f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]
+
+    n_rows = scan.n_rows - scan.n_unlabelled if scan else None
+    display.run_with_table(console, _TABLE, counts, format_cells, what="learning", total=n_rows)
 
 
 def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
@@ -326,7 +290,9 @@ def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
         raise FolklearnError(f"every row of {name} has the weight 0")
 
 
-def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
+def _summarise(model: Model, run: Run, signals: StreamSignals, n_bad: int) -> Iterator[str]:
+    if signals.received is not None:
+        yield "Interrupted: the stream ends here."
     rows = f"Learned {count_of(run.n_rows, 'row')} in {run.seconds:.2f} s"
     if run.n_unlabelled:
         rows += f"; {count_of(run.n_unlabelled, 'row')} without a label predicted only"
@@ -355,3 +321,10 @@ def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
         losses = map(format_loss, (window.loss / window.weight, bound))
         error = f"{window.n_errors / window.n_rounds:.2%}"
         yield _WINDOWS.line([f"{window.n_rounds}", *losses, error])
+
+
+def _describe_total(model: Model) -> Iterator[str]:
+    score, rows = Score(model, model.metrics), count_of(model.n_rounds, "row")
+    losses = f"average log loss {format_loss(score.loss)}, Brier score {score.brier:.4f}"
+    yield f"Over all {rows}: error {model.metrics.n_errors / model.n_rounds:.2%}, {losses}."
+    yield from score.rare_in_words

@@ -1,67 +1,78 @@
-"""`folklearn serve`, `backup` and `key`: the HTTP service of a folder, its copy and its keys."""
+"""`folklearn serve`, `backup` and `key`: the service of a folder; `warmup`: compiled kernels."""
 
 import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import numpy as np
 import typer
 from typer import Argument, Option
 
+from folklearn.bandits.rewards import auto as new_agent
+from folklearn.cli.commands import Command, Group
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.endings import Terminated
-from folklearn.cli.options import parse_seconds
-from folklearn.cli.warmup import warm_up_service
+from folklearn.cli.options import LEARNERS, Quiet, parse_seconds
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.evaluate.auditing import audit
+from folklearn.evaluate.best_linear import best_in_class
+from folklearn.model.model import Model
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
 from folklearn.utils import count_of
 
 if TYPE_CHECKING:
     from folklearn.service.keys import Keys
 
+_SCOPES = "|".join(SCOPES)
 _SCOPE_HELP = f"Permission, admin is everything; repeatable. Default: {', '.join(DEFAULT_SCOPES)}."
+_N_WARM_UP_ROWS = 160  # enough for every size of batch, and for the hold-out
 
 
 class LogForm(StrEnum):
-    """What a service logs."""
-
     TEXT = "text"
     JSON = "json"
 
 
+@dataclass(frozen=True)
+class ServeOptions:
+    """How a folder is served."""
+
+    host: str = Option("127.0.0.1", help="Address to listen on.")
+    port: int = Option(8080, min=0, max=65535, help="Port to listen on.")
+    file: Path | None = Option(None, "--import", help="Add the model in this file.")
+    name: str | None = Option(None, help="Name of the model to import.")
+    memory: float = Option(Limits.memory / 1e9, min=0.05, help="Gigabytes of memory for models.")
+    workers: int = Option(0, min=0, max=64, help="Processes that predict; one more learns.")
+    log: LogForm = Option(LogForm.TEXT, help="Log failures as text, or every request as JSON.")
+    keep_days: float | None = Option(None, min=0.01, help="Days to keep events. Default: no limit.")
+    keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any.")
+    archive: bool = Option(False, "--archive", help="Put removed events into compressed files.")
+    demo: bool = Option(False, "--demo", help="In a new folder: train two models.")
+
+    def limits(self) -> Limits:
+        if self.archive and self.keep_days is None and self.keep_bytes is None:
+            raise InvalidInputError(
+                "--archive needs --keep-days or --keep-bytes: nothing is removed"
+            )
+        return Limits(
+            memory=round(1e9 * self.memory),
+            keep_days=self.keep_days,
+            keep_bytes=None if self.keep_bytes is None else round(self.keep_bytes),
+            archive=self.archive,
+        )
+
+
 def serve(
-    folder: Annotated[Path, Argument(help="Folder of the service; created if missing.")],
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8080,
-    file: Annotated[Path | None, Option("--import", help="Add the model in this file.")] = None,
-    name: Annotated[str | None, Option(help="Name of the model to import.")] = None,
-    memory: Annotated[
-        float, Option(min=0.05, help="Gigabytes of memory for all models.")
-    ] = Limits.memory / 1e9,
-    workers: Annotated[
-        int,
-        Option(
-            min=0, max=64, help="Processes for HTTP and predictions, besides the one that learns."
-        ),
-    ] = 0,
-    log: Annotated[
-        LogForm, Option(help="Standard error: failures as text, or every request as JSON.")
-    ] = LogForm.TEXT,
-    keep_days: Annotated[
-        float | None,
-        Option(min=0.01, help="Days that events and rows are kept. Default: no limit."),
-    ] = None,
-    keep_bytes: Annotated[
-        float | None, Option(min=1e6, help="Bytes that the journal may have. Default: any.")
-    ] = None,
-    archive: Annotated[
-        bool, Option("--archive", help="Put events that are removed into compressed files.")
-    ] = False,
-    demo: Annotated[bool, Option("--demo", help="In a new folder: train two models.")] = False,
+    folder: Path = Argument(..., help="Folder of the service; created if missing."),
+    *,
+    asked: ServeOptions,
 ) -> None:
     """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
     from folklearn.service import server
@@ -69,26 +80,17 @@ def serve(
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
-    if archive and keep_days is None and keep_bytes is None:
-        raise InvalidInputError("--archive needs --keep-days or --keep-bytes: nothing is removed")
-    listening = server.inherited_socket()
-    if listening is not None:
-        host, port = listening.getsockname()[:2]
+    limits, listening = asked.limits(), server.inherited_socket()
+    host, port = (asked.host, asked.port) if listening is None else listening.getsockname()[:2]
     is_new = server.lacks_key(folder, host)
-    if demo and not is_new:
+    if asked.demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
-    limits = Limits(
-        memory=round(1e9 * memory),
-        keep_days=keep_days,
-        keep_bytes=None if keep_bytes is None else round(keep_bytes),
-        archive=archive,
-    )
     with warnings_shown(new_console(quiet=False)):
         warm_up_service()
 
     def print_address(service: Service, port: int) -> None:
-        if file is not None:
-            typer.echo(f"imported   {server.import_model(service, file, name)}")
+        if asked.file is not None:
+            typer.echo(f"imported   {server.import_model(service, asked.file, asked.name)}")
         models = [hosted.row.name for hosted in service.store.models()]
         typer.echo(
             f"folder     {folder}, {len(models)} models, {service.store.n_replayed} events replayed"
@@ -100,21 +102,21 @@ def serve(
             typer.echo("           shown this once: it may do everything. Make others with")
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  {address}   Ctrl-C ends it, and keeps everything")
-        if demo and key is not None:
+        if asked.demo and key is not None:
             server.start_demo(address, key)
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     with suppress(KeyboardInterrupt, Terminated):
         server.serve(
             folder, host, port, limits, print_address,
-            n_workers=workers, log=log, listening=listening,
+            n_workers=asked.workers, log=asked.log, listening=listening,
         )  # fmt: skip
     typer.echo("stopped    everything is kept")
 
 
 def backup(
-    folder: Annotated[Path, Argument(help="The folder of a service.")],
-    target: Annotated[Path, Argument(help="A new folder for the copy.")],
+    folder: Path = Argument(..., help="The folder of a service."),
+    target: Path = Argument(..., help="A new folder for the copy."),
 ) -> None:
     """Copy what a service keeps, while it runs; the copy can be served."""
     from folklearn.service.backup import backup as copy_folder
@@ -123,11 +125,13 @@ def backup(
     typer.echo(f"{target}: {count_of(n_events, 'event')} and all keys; folklearn serve {target}")
 
 
-def key(
+key = typer.Typer(cls=Group, add_completion=False)
+
+
+@key.callback(invoke_without_command=True)
+def choose_folder(
     context: typer.Context,
-    dir: Annotated[
-        str, Argument(metavar="DIR", show_default=False, help="The folder of the service.")
-    ],
+    dir: str = Argument(..., metavar="DIR", show_default=False, help="The folder of the service."),
 ) -> None:
     """Create, list and revoke keys of the service, which may be running meanwhile.
 
@@ -138,21 +142,20 @@ def key(
         typer.echo(context.get_help())
 
 
+@key.command(cls=Command)
 def create(
     context: typer.Context,
-    tenant: Annotated[
-        str, Option(metavar="NAME", help="Tenant whose models it gives access to.")
-    ] = "main",
-    model: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The only model it is for. Default: all of the tenant."),
-    ] = None,
-    scope: Annotated[list[str] | None, Option(metavar="|".join(SCOPES), help=_SCOPE_HELP)] = None,
-    expires: Annotated[
-        str | None,
-        Option(metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."),
-    ] = None,
-    note: Annotated[str, Option(metavar="TEXT", help="A note for the list.")] = "",
+    tenant: str = Option("main", metavar="NAME", help="Tenant whose models it gives access to."),
+    model: str | None = Option(None, metavar="NAME", help="Its only model. Default: all."),
+    scope: list[str] | None = Option(
+        None,
+        metavar=_SCOPES,
+        help=_SCOPE_HELP,
+    ),
+    expires: str | None = Option(
+        None, metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."
+    ),
+    note: str = Option("", metavar="TEXT", help="A note for the list."),
 ) -> None:
     """Create a key, which is shown once, on standard output, and never again.
 
@@ -170,6 +173,7 @@ def create(
     )
 
 
+@key.command("list", cls=Command)
 def show(context: typer.Context) -> None:
     """List all keys: what each is for, and whether it can be used."""
     now = time.time()
@@ -188,18 +192,14 @@ def show(context: typer.Context) -> None:
         typer.echo("  ".join(cells).rstrip())
 
 
+@key.command(cls=Command)
 def revoke(
     context: typer.Context,
-    id: Annotated[
-        str, Argument(metavar="ID", show_default=False, help="Id: the first column of the list.")
-    ],
+    id: str = Argument(..., metavar="ID", show_default=False, help="First column of the list."),
 ) -> None:
     """End a key permanently; a service that is running notices within a second."""
     _keys(context).revoke(id)
     new_console(quiet=False).print(f"The key {id} is revoked.")
-
-
-KEY_COMMANDS: dict[str, Callable[..., None]] = {"create": create, "list": show, "revoke": revoke}
 
 
 def _keys(context: typer.Context) -> "Keys":
@@ -210,3 +210,65 @@ def _keys(context: typer.Context) -> "Keys":
 
 def _format_date(seconds: int | None) -> str:
     return "never" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+
+
+def warmup(quiet: Quiet = False) -> None:
+    """Compile what models and decisions use, for a new machine or a container image.
+
+    Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
+    """
+    console = new_console(quiet)
+    steps: dict[str, Callable[[], None]] = {
+        "words": partial(_use_model, text="one more text"),
+        "models": _use_model,
+        "decisions": _decide,
+        **{name: partial(warm_up, name) for name in LEARNERS},
+    }
+    with warnings_shown(new_console(quiet=True)):
+        for name, use in steps.items():
+            use()
+            console.print(f"Compiled for {name}.")
+    console.print("All of this is compiled.")
+
+
+def warm_up_service() -> None:
+    """Do once what requests to the service do, so that none waits for a compiler."""
+    _use_model(text="one more text")
+    _use_model()
+    _decide()
+
+
+def warm_up(learner: str) -> None:
+    """Use every kernel of a learner once, in models of digits-like size and of two columns."""
+    labels = ["a", "b"] * (_N_WARM_UP_ROWS // 2)
+    for d in (2, 100):  # small problems are learned row by row, larger ones in blocks
+        model = Model(learner, classes=["a", "b"])
+        model.learn_many(np.tile(np.eye(2, d), (_N_WARM_UP_ROWS // 2, 1)), labels)
+        model.predict_one({})
+
+
+def _use_model(**words: str) -> None:
+    roles = dict.fromkeys(words, "words")
+    rows = [
+        {"x": i % 5, "k": "uvw"[i % 3], **words, "y": "ab"[i % 2]} for i in range(_N_WARM_UP_ROWS)
+    ]
+    model = Model(windows=True, roles=roles)
+    for label in ("a", "b", {"a": 0.5, "b": 0.5}):
+        x = {"x": 1, "k": "u", **words}
+        model.predict_one(x)
+        model.learn_one(x, label)
+        model.learn_one({**x, "x": None}, label)
+    model.run(rows, target="y")
+    model.explain()
+    fit = Model(roles=roles).fit(rows, target="y")
+    fit.predict_proba(rows)
+    Model.from_record(fit.to_record()).predict_proba(rows)
+    X, labels = np.tile(np.eye(2), (_N_WARM_UP_ROWS // 2, 1)), np.arange(_N_WARM_UP_ROWS) % 2
+    audit(X, labels, np.full((_N_WARM_UP_ROWS, 2), 0.5))
+    best_in_class(X, labels, B=10.0, n_classes=2)
+
+
+def _decide() -> None:
+    agent = new_agent(n_features=2, n_actions=2)
+    for t in range(_N_WARM_UP_ROWS):
+        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)

@@ -135,7 +135,7 @@ def _infer_role(name: str, column: Column) -> str:
     if not isinstance(column, TextColumn):
         is_id = column.dtype.kind == "f" and _counts_rows(name, column)
         return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
-    has_text = any(text.lower() in convert.TOLD_GAPS for text in column.values)
+    has_text = any(text.lower() in convert.WARNED_GAPS for text in column.values)
     column = column.without(is_gap)
     n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]

@@ -1,8 +1,7 @@
 """Sources that hold columns: Parquet and Arrow (IPC, Feather), data frames.
 
 Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
-of seconds; columns of other types are left out, and named in the notes. Read batch by batch.
-Messages count rows from 1. The index that pandas stores is no column.
+of seconds; columns of other types, and the index that pandas stores, are left out.
 """
 
 import io

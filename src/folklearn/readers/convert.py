@@ -20,8 +20,8 @@ MAX_ABS_VALUE = 1e13  # of a number: rows of ten thousand of them can still be c
 _TEXT_GAPS = ("", "nan", "NaN")  # missing values of any column
 _PLAIN_GAPS = frozenset(("", "nan", "na", "n/a", "null"))  # of numbers and dates, in any case
 # Likewise, with a warning: such a text may be a value of its own.
-TOLD_GAPS = frozenset(("none", "n.a.", "#n/a", "?", "-"))
-_USUAL_GAPS = _PLAIN_GAPS | TOLD_GAPS
+WARNED_GAPS = frozenset(("none", "n.a.", "#n/a", "?", "-"))
+_USUAL_GAPS = _PLAIN_GAPS | WARNED_GAPS
 _MAX_GAP_LENGTH = max(map(len, _USUAL_GAPS))
 TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})([ T]\d.*)?", re.ASCII)

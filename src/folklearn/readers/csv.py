@@ -1,8 +1,7 @@
 """CSV: a header, then one record per row.
 
 Cells are separated by commas, semicolons, tabs or bars, whichever the header has most of, or by
-what the caller says. Spaces around names and cells do not matter, and blank lines neither. What is
-missing says `MissingValues`. Messages count lines from 1, the header included.
+what the caller says. Spaces around names and cells and blank lines do not matter.
 
 A chunk is read by pyarrow. If it has faults or irregular quotes it is cut into smaller chunks, and
 those with a fault are read by Python's csv, which names the line. Python alone would take 3 times

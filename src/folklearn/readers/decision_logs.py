@@ -1,19 +1,10 @@
-"""Logs of decisions as tables of numbers: VW's text and JSON lines.
+"""Logs of decisions in VW's text, ``action:cost:probability | features``, as tables of numbers.
 
-VW's text is ``action:cost:probability | features``. For actions that are known by number (`--cb`,
-`--cb_explore`) every line is a decision, and actions are counted from 1. For actions with features
-(`--cb_adf`, `--cb_explore_adf`) a decision is several lines and a blank one: perhaps ``shared |
-features`` of the decision, then a line for every action, of which the one that was played has the
-label, whose first number says nothing. A tag names the action.
-
-JSON lines (`--dsjson`) are those of VW and Azure Personalizer. `c` holds the features of the
-decision, and in `_multi` those of its actions; `_labelIndex` is the played action from 0,
-`_label_Action` from 1; `a` are actions from 1 as they were ranked, the played one first, and `p`
-their probabilities; `_label_cost` is the negative reward, `_label_probability` that of the played
-action where `p` is absent; `o` are the outcomes; `_tag` names an action. Lines with `_skipLearn`
-are left out. Of features, an object within is a namespace, a list of objects is all of them, a list
-of numbers is numbered, a text in a list is an indicator, and so is every word of a `_text`. Other
-keys that begin with an underscore are no features.
+For actions that are known by number (`--cb`, `--cb_explore`) every line is a decision, and actions
+are counted from 1. For actions with features (`--cb_adf`, `--cb_explore_adf`) a decision is several
+lines and a blank one: perhaps ``shared | features`` of the decision, then a line for every action,
+of which the one that was played has the label, whose first number says nothing. A tag names the
+action.
 """
 
 import math
@@ -26,20 +17,19 @@ import numpy as np
 from folklearn import validation
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.evaluate.interactions import Interactions
-from folklearn.readers.convert import MAX_ABS_VALUE, parse_number
+from folklearn.readers.convert import parse_number
 from folklearn.readers.open import open_source
 from folklearn.readers.reader import BadRow, OnBad, decode_line
-from folklearn.readers.records import parse_object
 from folklearn.readers.source import ByteSource
 from folklearn.readers.sparse_text import split_vw_line
 from folklearn.utils import count_of
 
-Features = Mapping[str, float | str]
+Features = Mapping[str, float]
 
 _REWARDS, _COSTS = (0.0, 1.0), (-1.0, 0.0)  # ranges of rewards
 _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 _MAX_TABLE_NUMBERS = 2**27  # 1 GB
-_MULTI, _TAG, _TEXT, _SHARED = "_multi", "_tag", "_text", "shared"
+_SHARED = "shared"
 
 
 class Option(NamedTuple):
@@ -66,12 +56,12 @@ def read_log(
     n_actions: int | None = None,
     on_bad: OnBad = None,
 ) -> Interactions:
-    """Read a log of decisions: VW's text (`--cb`, `--cb_explore_adf`) or JSON lines (`--dsjson`).
+    """Read a log of decisions in VW's text (`--cb`, `--cb_explore_adf`).
 
     Parameters
     ----------
     file : path, "-" for standard input, or an object open for reading bytes; it may be packed with
-        gzip or zstd. One that begins with a brace is JSON.
+        gzip or zstd.
     reward_range : the range of rewards, which is scaled to 0 to 1. VW has costs, which are negative
         rewards. By default rewards are from 0 to 1, or, if the first that is not 0 is negative,
         costs are: a cost of 1 is then a reward of 0.
@@ -108,8 +98,6 @@ def read_decisions(
                 if fault:
                     raise InvalidInputError(fault)
                 decision = parse(text)
-                if decision is None:
-                    continue
                 chosen = range_used or (_COSTS if decision.reward < 0.0 else _REWARDS)
                 scaled = _scale_reward(decision, chosen)
                 if range_used is None and abs(decision.reward) <= _ROUNDING:
@@ -141,10 +129,8 @@ def _is_blank(line: tuple[int, bytes]) -> bool:
     return not line[1].strip()
 
 
-def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | None]:
+def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision]:
     first, second = (*start, "", "")[:2]
-    if first.lstrip().startswith("{"):
-        return parse_dsjson
     label, second_label = first.partition("|")[0], second.partition("|")[0]
     is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
     return parse_cb_lines if is_unlabelled or label.split(" ")[0] == _SHARED else parse_cb_line
@@ -220,127 +206,8 @@ def _parse_cb_label(word: str) -> tuple[int, float, float]:
     return int(action), cost, probability
 
 
-def parse_dsjson(text: str) -> LoggedDecision | None:
-    """Return the decision of one line, None if it was never activated."""
-    line = parse_object(text)
-    if "_slots" in line or "_outcomes" in line:
-        raise InvalidInputError("it has several slots; only decisions of one action can be read")
-    if line.get("_skipLearn") is True:
-        return None
-    context = line.get("c")
-    if not isinstance(context, dict):
-        raise InvalidInputError("it has no object 'c' of features")
-    menu = context.get(_MULTI)
-    if not (isinstance(menu, list) and menu and all(isinstance(entry, dict) for entry in menu)):
-        raise InvalidInputError(f"its 'c' has no list {_MULTI!r} of actions, one object each")
-    options = tuple(Option(str(entry.get(_TAG, "")), flatten_features(entry)) for entry in menu)
-    action = _find_action(line, len(options))
-    propensity, reward = _find_propensity(line, action), _find_reward(line)
-    return LoggedDecision(flatten_features(context), options, action, propensity, reward)
-
-
-def flatten_features(nested: dict[str, Any]) -> dict[str, float | str]:
-    """Return features by name, those of a namespace as ``namespace^name``."""
-    features: dict[str, float | str] = {}
-    try:
-        for name, value in _walk_features(nested, ""):
-            before = features.get(name, 0.0)
-            if isinstance(before, str) and not isinstance(value, str):
-                raise InvalidInputError(f"feature {name!r} is a text and a number")
-            features[name] = value if isinstance(value, str) else value + before  # type: ignore[operator]
-    except RecursionError:  # some versions of Python read deeper than they call
-        raise InvalidInputError("its features are nested too deep") from None
-    return features
-
-
-def _walk_features(value: Any, name: str) -> Iterator[tuple[str, float | str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key == _TEXT and isinstance(inner, str):
-                yield from ((f"{name}^{word}" if name else word, 1.0) for word in inner.split())
-            elif not key.startswith("_"):
-                yield from _walk_features(inner, f"{name}^{key}" if name else key)
-    elif isinstance(value, list):
-        for position, inner in enumerate(value):
-            if isinstance(inner, str):
-                yield f"{name}={inner}", 1.0
-            else:
-                is_object = isinstance(inner, dict)
-                yield from _walk_features(inner, name if is_object else f"{name}^{position}")
-    elif isinstance(value, str):
-        yield name, value
-    elif value is not None:
-        yield name, _check_number(value, f"feature {name!r}")
-
-
-def _check_number(value: Any, what: str) -> float:
-    if not (isinstance(value, bool | int | float) and abs(value) <= MAX_ABS_VALUE):
-        raise InvalidInputError(f"{what} is {value!r}; expected a number that can be computed with")
-    return float(value)
-
-
-def _find_action(line: dict[str, Any], n_actions: int) -> int:
-    """Return which action was played, from 0; the ways to say it must agree."""
-    ranked = line.get("a")
-    ways = {"_labelIndex": 0, "_label_Action": 1}
-    said = [(key, line[key], first) for key, first in ways.items() if key in line]
-    if not said and isinstance(ranked, list) and ranked:
-        said = [("the first of a", ranked[0], 1)]
-    if not said:
-        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
-    for key, value, first in said:
-        if type(value) is not int or not first <= value < n_actions + first:
-            raise InvalidInputError(
-                f"{key} is {value!r}; expected {first} to {n_actions + first - 1}, one of its "
-                f"{n_actions} actions"
-            )
-    action, *others = (int(value) - first for _, value, first in said)
-    if others not in ([], [action]):
-        raise InvalidInputError("_labelIndex and _label_Action name different actions")
-    return action
-
-
-def _find_propensity(line: dict[str, Any], action: int) -> float:
-    """Return the probability of what was played: of `p`, for the other may hold more factors."""
-    actions, probabilities = line.get("a"), line.get("p")
-    if isinstance(actions, list) and isinstance(probabilities, list):
-        if len(actions) != len(probabilities):
-            raise InvalidInputError(
-                f"it has {len(actions)} actions in 'a', and {len(probabilities)} numbers in 'p'"
-            )
-        if action + 1 in actions:
-            return _check_number(probabilities[actions.index(action + 1)], "its probability in 'p'")
-    if "_label_probability" not in line:
-        raise InvalidInputError("it does not say how likely the action was: it has no 'p'")
-    return _check_number(line["_label_probability"], "_label_probability")
-
-
-def _find_reward(line: dict[str, Any]) -> float:
-    if "_label_cost" in line:
-        return 0.0 - _check_number(line["_label_cost"], "_label_cost")
-    entries: Any = line["o"] if isinstance(line.get("o"), list) else []
-    values = [entry["v"] for entry in entries if isinstance(entry, dict) and "v" in entry]
-    if len(values) != 1:
-        raise InvalidInputError(
-            f"it has no '_label_cost', and {len(values)} outcomes in 'o', so that its reward is "
-            "unknown"
-        )
-    return _check_number(values[0], "its outcome")
-
-
-def as_numbers(features: Features) -> dict[str, float]:
-    return dict(
-        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
-        for name, value in features.items()
-    )
-
-
 def as_interactions(decisions: Sequence[LoggedDecision], n_actions: int | None) -> Interactions:
-    """Return decisions as a table of numbers, as `read_log` does.
-
-    If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an
-    action, with the features of its decision.
-    """
+    """Return decisions as a table, of contexts if all offer the same actions, else of actions."""
     if not decisions:
         raise InvalidInputError("there is no decision in this log that can be read")
     menu = decisions[0].options
@@ -366,13 +233,13 @@ def as_interactions(decisions: Sequence[LoggedDecision], n_actions: int | None) 
 def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
     from sklearn.feature_extraction import DictVectorizer
 
-    vectorizer = DictVectorizer(sort=False).fit(rows)  # a text is an indicator such as city=Rome
+    vectorizer = DictVectorizer(sort=False).fit(rows)
     names = tuple(vectorizer.feature_names_)
     if not names:
         return np.ones((len(rows), 1)), ("constant",)
     if len(rows) * len(names) > _MAX_TABLE_NUMBERS:
         raise InvalidInputError(
             f"{len(rows)} rows with {len(names)} different features are too many for a table: "
-            "leave features out whose texts hardly ever come again, such as ids"
+            "leave features out that hardly ever come again, such as ids"
         )
     return vectorizer.transform(rows).toarray(), names

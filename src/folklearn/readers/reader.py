@@ -88,11 +88,8 @@ class Reader(ABC):
     n_rows : the number of rows, if it is known without reading.
     names : the columns that are known from the first rows, in order.
     notes : what was detected and should be shown to the user.
-    decimal : the decimal mark of numbers in text.
     left_out : the types of the columns that cannot be read, by name.
     missing : what stands for a missing value; may be set until rows are read.
-    has_fixed_roles : whether a model knows the columns, so that another role is no remedy.
-    has_objects : whether columns can be read as the objects that they are.
     """
 
     format: str
@@ -102,8 +99,8 @@ class Reader(ABC):
     n_rows: int | None = None
     names: tuple[str, ...] = ()
     decimal = "."
-    has_fixed_roles = False
-    has_objects = False
+    has_fixed_roles = False  # whether a model knows the columns: another role is no remedy
+    has_objects = False  # whether columns can be read as the objects that they are
     _has_late_columns = False  # whether later rows may have columns that the first have not
 
     def __init__(self, name: str) -> None:
@@ -173,14 +170,13 @@ class Reader(ABC):
         on_bad : takes every row that cannot be read, which is then left out. If None, the rows
             before it are yielded, and then it is raised.
         """
-        columns = {*self.names, *self.left_out}
         for name, kind in kinds.items():
             if name in self.left_out and kind != "object":
                 raise InvalidInputError(
                     f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
                     "can be"
                 )
-            if not (self._has_late_columns or name in columns):
+            if not (self._has_late_columns or name in self.all_names):
                 raise self.missing_column_error(name)
         if not self.can_reread:
             if self._was_read:
@@ -197,7 +193,7 @@ class Reader(ABC):
         error: InvalidInputError | None = None
         try:
             for parsed, bad in chunks:
-                table = self.missing.mask(parsed) if self.missing.asked else parsed
+                table = self.missing.mask(parsed)
                 if bad and on_bad is None:
                     table, error = table.take(table.lines < bad[0].line), bad[0]
                 elif on_bad is not None:
@@ -206,25 +202,21 @@ class Reader(ABC):
                 if self._has_late_columns:
                     self._late.update(table.columns.keys() - self.all_names)
                     self.check_column_count(len(self.names) + len(self._late))
-                size, start = max_rows, 0
-                if max_rows * len(self.names) > MAX_CELLS or self._late:
-                    size = self.limit_rows(max_rows)
+                size, start = self.limit_rows(max_rows), 0
                 while start < len(table):
-                    piece = table
-                    if start or len(table) > size - n_waiting:
-                        piece = table.take(slice(start, start + max(1, size - n_waiting)))
+                    piece = table.take(slice(start, start + max(1, size - n_waiting)))
                     start += len(piece)
                     n_waiting += len(piece)
                     waiting.append(piece)
                     if n_waiting >= size or (self.is_live and start == len(table)):
-                        yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
+                        yield Table.concat(waiting)
                         waiting, n_waiting = [], 0
                 if error is not None:
                     break
         except InvalidInputError as caught:
             error = caught
         if waiting:  # also before an error
-            yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
+            yield Table.concat(waiting)
         if error is not None:
             raise error
 
@@ -409,7 +401,7 @@ def scan(
         if on_bad is not None:
             on_bad(bad)
 
-    for table in reader.read(kinds, on_bad=None if on_bad is None else count_bad):
+    for table in reader.read(kinds, on_bad=on_bad and count_bad):
         counts.add(table, target, weight)
         if progress is not None:
             progress(counts.n_rows)

@@ -276,7 +276,7 @@ class MissingValues:
                     kept[i] = None
                 elif convert.is_gap(text):
                     kept[i] = None
-                    if text.lower() in convert.TOLD_GAPS:
+                    if text.lower() in convert.WARNED_GAPS:
                         taken[text] += n
         return kept
 

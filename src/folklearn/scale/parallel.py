@@ -75,7 +75,7 @@ def map_in_parallel(
     # The limit of this process holds for tasks in its threads, whichever of them ends first.
     with (
         threadpool_limits(1),
-        report_progress(progress, len(tasks), "running", of="tasks") as report,
+        report_progress(progress, len(tasks), "running") as report,
     ):
         try:
             outputs = parallel(call(number, task) for number, task in enumerate(tasks))
