@@ -10,6 +10,7 @@ from folklearn import registry
 
 if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what counts
     from folklearn.adapters.sklearn import FolkloreClassifier as FolkloreClassifier
+    from folklearn.adapters.terms import Terms as Terms
     from folklearn.baselines.aggregating import Aggregating as Aggregating
     from folklearn.baselines.ons import Ons as Ons
     from folklearn.baselines.second_order import Aioli as Aioli

@@ -11,6 +11,7 @@ from typing import Any
 # Names by module: * marks a class whose objects saved files may hold, + a name of `folklearn`.
 _MODULES = {
     "adapters.sklearn": "FolkloreClassifier+",
+    "adapters.terms": "Terms+",
     "bandits.agent": "Agent Decision",
     "bandits.lists": "ListAgent*",
     "bandits.reduction": "BanditReduction*",
