@@ -31,8 +31,8 @@ class WaitingRows:
 
     def keep(self, which: Any) -> None:
         """Drop all other rows, all of which are measured."""
-        self.X, self.Y, self.weights = self.X[which], self.Y[which], self.weights[which]
-        self.distances = self.distances[which]
+        for name, array in vars(self).items():
+            setattr(self, name, array.compress(which, axis=0))
 
 
 class IncomingRows:
