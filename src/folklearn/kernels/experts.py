@@ -316,13 +316,17 @@ def learn(memo, plan, folklore_p, x, label, soft, weight):
 
     The loss is NaN, and all is untouched, if |x| is unusable.
     """
-    return _learn(memo, plan, folklore_p, x, label, soft, weight)
-
-
-@shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)", fast=True)
-def _learn(memo, plan, folklore_p, x, label, soft, weight):
-    d, K = plan[FEATURES], plan[CLASSES]
+    K = plan[CLASSES]
     mixed = carray(address(memo, plan[POWERS_AT]), (K,), np.float64)  # which are not needed again
+    return _learn(memo, plan, folklore_p, x, label, soft, weight, mixed)
+
+
+@shared_kernel(
+    "Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8, vector)", fast=True
+)
+def _learn(memo, plan, folklore_p, x, label, soft, weight, mixed):
+    # Write what is predicted for x into `mixed` (K,) first.
+    d = plan[FEATURES]
     if not _predict(memo, plan, folklore_p, x, mixed):
         return math.nan, False
     loss = loss_of(mixed, label, soft)
@@ -378,13 +382,12 @@ def predict_rows(memo, plan, folklore_p, X, out):
 
 
 @kernel
-def run(memo, plan, folklore_p, X, labels, soft, weights, out):
-    """Predict, then learn, until `settle` is due; return how many rows, and if it is."""
+def run(memo, plan, folklore_p, X, labels, soft, weights, out, start):
+    """Predict, then learn, from row `start` until `settle` is due; return where, and if it is."""
     no_label = np.empty(0)
-    for t in range(X.shape[0]):
+    for t in range(start, X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        _predict(memo, plan, folklore_p[t], X[t], out[t])
-        _, due = _learn(memo, plan, folklore_p[t], X[t], labels[t], y, weights[t])
+        _, due = _learn(memo, plan, folklore_p[t], X[t], labels[t], y, weights[t], out[t])
         if due:
             return t + 1, True
     return X.shape[0], False
