@@ -337,15 +337,16 @@ def _learn(memo, plan, folklore_p, x, label, soft, weight, mixed):
     memo[constants + LOSS] += weight * loss
     # Charge every expert its loss, and weigh them anew: fixed share, or Bayes.
     weights, predicted = vector(memo, plan, WEIGHTS_AT), table(memo, plan, PREDICTED_AT)
+    losses, credit = vector(memo, plan, LOSSES_AT), vector(memo, plan, CREDIT_AT)
     charged = vector(memo, plan, ROUND_LOSSES_AT)
     scale = 1.0 / memo[constants + MAX_WEIGHT]
     for e in range(weights.shape[0]):
         lost = weight * loss_of(predicted[e], label, soft)
-        memo[plan[LOSSES_AT] + e] += lost
-        memo[plan[CREDIT_AT] + e] += weights[e]
+        losses[e] += lost
+        credit[e] += weights[e]
         charged[e] = scale * lost
         if plan[SHARE] == 0:
-            charged[e] = scale * memo[plan[LOSSES_AT] + e]
+            charged[e] = scale * losses[e]
             weights[e] = 1.0
     plan[T] += 1
     t = plan[T]
@@ -384,6 +385,13 @@ def predict_rows(memo, plan, folklore_p, X, out):
 @kernel
 def run(memo, plan, folklore_p, X, labels, soft, weights, out, start):
     """Predict, then learn, from row `start` until `settle` is due; return where, and if it is."""
+    return _run(memo, plan, folklore_p, X, labels, soft, weights, out, start)
+
+
+@shared_kernel(
+    "Tuple((i8, b1))(vector, integers, matrix, matrix, integers, matrix, vector, matrix, i8)"
+)
+def _run(memo, plan, folklore_p, X, labels, soft, weights, out, start):
     no_label = np.empty(0)
     for t in range(start, X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
