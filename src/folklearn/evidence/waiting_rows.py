@@ -11,7 +11,7 @@ import numpy as np
 
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.kernels.on_torch import Device, back, put
-from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix
+from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix, pairs
 
 _MAX_HALVINGS = 30
 _SLOW = 0.5  # of what is left to gain: more than this after a step is slow
@@ -88,7 +88,7 @@ class PenalisedSum:
     def hessian(self, P: Array) -> Any:
         """Return second derivatives (K d, K d) where the rows are predicted as P."""
         K = len(self.planes)
-        i, j = np.triu_indices(K, 1)
+        i, j = pairs(None, K)
         waiting = Quadratic.zeros(*self.planes.shape, device=self.device)
         weighted = (0.5 * self.rows.weights[:, None]) * P
         waiting.add(weighted[:, i] * P[:, j], None, self.rows.X)
