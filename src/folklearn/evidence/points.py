@@ -53,11 +53,13 @@ class ExpansionPoint(NamedTuple):
 
     def step_to(self, W: Array) -> float:
         """Return the length of the step to a model, rounded up (9)."""
+        if np.array_equal(W, self.W):
+            return 0.0
         d = W.shape[1]
         A = self.L @ self.L.transpose(0, 2, 1)
         total = A.sum(axis=0)
         sizes = total.diagonal()
-        total[np.diag_indices(d)] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
+        total.reshape(-1)[:: d + 1] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
         step = W - self.W
         shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
         away = np.einsum("kij,ki->kj", self.L, step - shift)
