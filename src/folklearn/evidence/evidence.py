@@ -322,8 +322,8 @@ class Evidence(LowerBound):
     def _all_totals(self) -> Array:
         self._flush()
         rows, totals = self._rows, self._totals.copy()
-        norms = validation.norms(rows.X)
-        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), rows.weights @ norms, len(rows.X)
+        reach = float(rows.weights @ validation.norms(rows.X))
+        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), reach, len(rows.X)
         return totals
 
     def _share(self, W: Array) -> float:
