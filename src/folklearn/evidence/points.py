@@ -53,8 +53,6 @@ class ExpansionPoint(NamedTuple):
 
     def step_to(self, W: Array) -> float:
         """Return the length of the step to a model, rounded up (9)."""
-        if np.array_equal(W, self.W):
-            return 0.0
         d = W.shape[1]
         A = self.L @ self.L.transpose(0, 2, 1)
         total = A.sum(axis=0)
