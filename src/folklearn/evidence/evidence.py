@@ -228,10 +228,10 @@ class Evidence(LowerBound):
         rows = self._rows
         P = softmax(compute_logits(rows.X, self._W))
         # What is new to the metric has little curvature: it waits until its like has come.
-        order = np.argpartition((P * (1.0 - P) * rows.distances).sum(axis=1), n_ready - 1)
+        spread = np.einsum("tk,tk,tk->t", P, 1.0 - P, rows.distances)
         is_ready = np.zeros(len(P), bool)
-        is_ready[order[:n_ready]] = True
-        self._expand(*(each[is_ready] for each in vars(rows).values()))
+        is_ready[np.argpartition(spread, n_ready - 1)[:n_ready]] = True
+        self._expand(*(each.compress(is_ready, axis=0) for each in vars(rows).values()))
         rows.keep(~is_ready)
 
     def _move(self) -> Array:
@@ -240,8 +240,9 @@ class Evidence(LowerBound):
         # to second order; if that is far too, where the last point was.
         W, H = self._minimise(0, 1.0, _MAX_REFRESH_STEPS, _REFRESH_TOLERANCE)
         for n_steps in (_MAX_REFRESH_STEPS, 0):
-            if self._share(W) < 1.0:
-                W, H = self._minimise(1, 1.0, n_steps, _REFRESH_TOLERANCE)
+            if self._share(W) == 1.0:
+                break
+            W, H = self._minimise(1, 1.0, n_steps, _REFRESH_TOLERANCE)
         self._W = W
         return H
 
@@ -269,8 +270,8 @@ class Evidence(LowerBound):
         on_device = put(device, X)
         lengths = np.empty((len(X), self.n_classes))
         for k, R in enumerate(inverses):
-            lengths[:, k] = back(((on_device @ put(device, R.T)) ** 2).sum(1))
-        norms = np.sqrt((X**2).sum(axis=1))
+            lengths[:, k] = back(((put(device, R) @ on_device.T) ** 2).sum(0))
+        norms = validation.norms(X)
         sizes = np.sqrt((inverses**2).sum(axis=(1, 2)))
         np.sqrt(lengths, out=lengths)
         lengths += (2.0 * self.n_features * UNIT) * norms[:, None] * sizes
@@ -283,7 +284,7 @@ class Evidence(LowerBound):
         Z -= Z.max(axis=1, keepdims=True)
         P = np.exp(Z)
         P /= P.sum(axis=1, keepdims=True)
-        norms = np.sqrt((X**2).sum(axis=1))
+        norms = validation.norms(X)
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
         # What is within the radius of the newest point is within this of W, which may differ.
@@ -315,8 +316,8 @@ class Evidence(LowerBound):
     def _all_totals(self) -> Array:
         self._flush()
         rows, totals = self._rows, self._totals.copy()
-        norms = np.sqrt((rows.X**2).sum(axis=1))
-        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), rows.weights @ norms, len(rows.X)
+        reach = float(rows.weights @ validation.norms(rows.X))
+        totals[[WEIGHT, REACH, DEPTH]] += rows.weights.sum(), reach, len(rows.X)
         return totals
 
     def _share(self, W: Array) -> float:

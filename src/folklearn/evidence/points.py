@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.evidence.lower_bound import UNIT
 from folklearn.kernels.on_torch import Device, back, put
-from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix
+from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix, pairs
 
 _SHRUNK = 1.0 - 1e-8  # of curvatures: pays for their own rounding
 _MAX_HALVINGS = 30
@@ -63,7 +63,7 @@ class ExpansionPoint(NamedTuple):
         A = self.L @ self.L.transpose(0, 2, 1)
         total = A.sum(axis=0)
         sizes = total.diagonal()
-        total[np.diag_indices(d)] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
+        total.reshape(-1)[:: d + 1] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
         step = W - self.W
         shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
         away = np.einsum("kij,ki->kj", self.L, step - shift)
@@ -133,8 +133,8 @@ class WaitingRows:
 
     def keep(self, which: Any) -> None:
         """Drop all other rows, all of which are measured."""
-        self.X, self.Y, self.weights = self.X[which], self.Y[which], self.weights[which]
-        self.distances = self.distances[which]
+        for name, array in vars(self).items():
+            setattr(self, name, array.compress(which, axis=0))
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class PenalisedSum:
     def hessian(self, P: Array) -> Any:
         """Return second derivatives (K d, K d) where the rows are predicted as P."""
         K = len(self.planes)
-        i, j = np.triu_indices(K, 1)
+        i, j = pairs(None, K)
         waiting = Quadratic.zeros(*self.planes.shape, device=self.device)
         weighted = (0.5 * self.rows.weights[:, None]) * P
         waiting.add(weighted[:, i] * P[:, j], None, self.rows.X)

@@ -316,13 +316,17 @@ def learn(memo, plan, folklore_p, x, label, soft, weight):
 
     The loss is NaN, and all is untouched, if |x| is unusable.
     """
-    return _learn(memo, plan, folklore_p, x, label, soft, weight)
-
-
-@shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)", fast=True)
-def _learn(memo, plan, folklore_p, x, label, soft, weight):
-    d, K = plan[FEATURES], plan[CLASSES]
+    K = plan[CLASSES]
     mixed = carray(address(memo, plan[POWERS_AT]), (K,), np.float64)  # which are not needed again
+    return _learn(memo, plan, folklore_p, x, label, soft, weight, mixed)
+
+
+@shared_kernel(
+    "Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8, vector)", fast=True
+)
+def _learn(memo, plan, folklore_p, x, label, soft, weight, mixed):
+    # Write what is predicted for x into `mixed` (K,) first.
+    d = plan[FEATURES]
     if not _predict(memo, plan, folklore_p, x, mixed):
         return math.nan, False
     loss = loss_of(mixed, label, soft)
@@ -333,15 +337,16 @@ def _learn(memo, plan, folklore_p, x, label, soft, weight):
     memo[constants + LOSS] += weight * loss
     # Charge every expert its loss, and weigh them anew: fixed share, or Bayes.
     weights, predicted = vector(memo, plan, WEIGHTS_AT), table(memo, plan, PREDICTED_AT)
+    losses, credit = vector(memo, plan, LOSSES_AT), vector(memo, plan, CREDIT_AT)
     charged = vector(memo, plan, ROUND_LOSSES_AT)
     scale = 1.0 / memo[constants + MAX_WEIGHT]
     for e in range(weights.shape[0]):
         lost = weight * loss_of(predicted[e], label, soft)
-        memo[plan[LOSSES_AT] + e] += lost
-        memo[plan[CREDIT_AT] + e] += weights[e]
+        losses[e] += lost
+        credit[e] += weights[e]
         charged[e] = scale * lost
         if plan[SHARE] == 0:
-            charged[e] = scale * memo[plan[LOSSES_AT] + e]
+            charged[e] = scale * losses[e]
             weights[e] = 1.0
     plan[T] += 1
     t = plan[T]
@@ -378,13 +383,19 @@ def predict_rows(memo, plan, folklore_p, X, out):
 
 
 @kernel
-def run(memo, plan, folklore_p, X, labels, soft, weights, out):
-    """Predict, then learn, until `settle` is due; return how many rows, and if it is."""
+def run(memo, plan, folklore_p, X, labels, soft, weights, out, start):
+    """Predict, then learn, from row `start` until `settle` is due; return where, and if it is."""
+    return _run(memo, plan, folklore_p, X, labels, soft, weights, out, start)
+
+
+@shared_kernel(
+    "Tuple((i8, b1))(vector, integers, matrix, matrix, integers, matrix, vector, matrix, i8)"
+)
+def _run(memo, plan, folklore_p, X, labels, soft, weights, out, start):
     no_label = np.empty(0)
-    for t in range(X.shape[0]):
+    for t in range(start, X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        _predict(memo, plan, folklore_p[t], X[t], out[t])
-        _, due = _learn(memo, plan, folklore_p[t], X[t], labels[t], y, weights[t])
+        _, due = _learn(memo, plan, folklore_p[t], X[t], labels[t], y, weights[t], out[t])
         if due:
             return t + 1, True
     return X.shape[0], False

@@ -71,7 +71,7 @@ class Quadratic:
         """Add w / 4 sum_i r_i (v_i - m)^2, v the step from logits Z (m, K), m its mean by r."""
         total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
         away = Z - (r * Z).sum(axis=1, keepdims=True) / total
-        i, j = np.triu_indices(r.shape[1], 1)
+        i, j = pairs(None, r.shape[1])
         coefficients = (0.25 * weights[:, None]) * r[:, i] * (r / total)[:, j]
         self.add(coefficients, -0.5 * weights[:, None] * r * away, X)
         self.totals[CONSTANT] += 0.25 * float(weights @ (r * away**2).sum(axis=1))
@@ -189,7 +189,7 @@ def matrix(blocks: Any, K: int, device: Device | None = None, *, n_rows: int | N
     Of all K classes, or of the first `n_rows`, as if the others were held at 0.
     """
     k, d = n_rows or K, blocks.shape[1]
-    i, j = np.triu_indices(K, 1)
+    i, j = pairs(None, K)
     pair_of = np.zeros((K, K), np.int64)
     pair_of[i, j] = pair_of[j, i] = np.arange(len(i))
     M = -blocks[put(device, pair_of[:k, :k])].swapaxes(1, 2)

@@ -192,17 +192,16 @@ class ExpertLearner(Learner):
             if self._folklore is not None:  # goes ahead: its rounds do not depend on the others
                 folklore_p = self._folklore._state.run(*rows, block=1)
             while start < len(P):
-                state, rest = self._state, rows.of(slice(start, None)) if start else rows
+                state, is_due = self._state, False
                 if self._sums is not None and state.spec.only_leaders:
-                    X, _, labels, soft, weights = rest
+                    X, _, labels, soft, weights = rows.of(slice(start, None))
                     predicted = self._sums.run(state, X, labels, soft, weights)
-                    done, is_due = len(predicted), False
-                    P[start : start + done] = predicted
+                    P[start : start + len(predicted)] = predicted
+                    start += len(predicted)
                 else:
-                    X, _, *targets = rest
-                    arrays = folklore_p[start:], X, *targets, P[start:]
-                    done, is_due = panel.run(state.memo, state.plan, *arrays)
-                start += done
+                    X, _, *targets = rows
+                    arrays = folklore_p, X, *targets, P
+                    start, is_due = panel.run(state.memo, state.plan, *arrays, start)
                 if is_due:
                     self._settle()
         if self._evidence is not None:
