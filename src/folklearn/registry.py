@@ -12,7 +12,6 @@ _MODULES = {
     "adapters.sklearn": "FolkloreClassifier",
     "adapters.terms": "Terms Waves",
     "bandits.agent": "Agent Decision",
-    "bandits.lists": "ListAgent",
     "bandits.reduction": "BanditReduction",
     "bandits.rewards": "RegretCertificate RewardAgent",
     "baselines.aggregating": "Aggregating Obama",
@@ -32,12 +31,11 @@ _MODULES = {
     "evaluate.interactions": "Interactions",
     "evaluate.monitor": "Alarm ColumnAlarm Monitor",
     "evaluate.off_policy": (
-        "Estimate LearnedPolicy best_constant greedy logged_value off_policy reward_model uniform"
+        "Estimate LearnedPolicy best_constant greedy interact logged_value off_policy reward_model "
+        "uniform"
     ),
     "evaluate.prediction_sets": "CoverageRecord PredictionSets",
     "evaluate.regression": "Regression logistic_regression regress",
-    "evaluate.simulation": "interact",
-    "evaluate.windows": "Window",
     "evidence.evidence": "Evidence",
     "learners.auto": "Auto auto",
     "learners.base": "Learner",
@@ -55,7 +53,7 @@ _MODULES = {
     "model.explain": "Explanation",
     "model.row_explanation": "Contribution RowExplanation",
     "model.holdout": "HoldoutWeights",
-    "metrics.accumulator": "ClassRecord ColumnRecord Metrics Segment",
+    "metrics.accumulator": "ClassRecord ColumnRecord Metrics Segment Window",
     "metrics.columns": "ColumnCounts ColumnPlaces Shift",
     "metrics.predictions": "PredictionBatch",
     "metrics.scores": "CalibrationCurve Scores linear_losses progressive score",
@@ -88,7 +86,7 @@ SAVED = (
     "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians",
     "ColumnCounts", "DecisionModel", "Evidence", "FixedExperts", "FixedGaussian", "FixedPipeline",
     "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader", "LinearEvidence",
-    "ListAgent", "Metrics", "MixedScaler", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron",
+    "Metrics", "MixedScaler", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron",
     "Obama", "Ogd", "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons",
     "PredictionSets", "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "SharedGaussian", "Soba",
     "SparseScaler", "SparseSgd", "StackedSgd", "StreamEvidence", "TableEncoder", "TermMixture",

@@ -8,7 +8,7 @@ it decided. Nothing of a later decision is used.
 
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -36,19 +36,16 @@ class Decision:
         later.
     action : the action that was played, 0..K-1, or its name (`folklearn.DecisionModel`).
     propensity : probability with which this action was played, given all that was known.
-    x : the context (d,), or the rows (K, d) of the actions, read-only; or the row as it came.
-    name : what the caller calls that action, if it has both a number and a name.
+    x : the context (d,), read-only; or the row as it came.
     """
 
     id: Any
     action: Any
     propensity: float
     x: Any = field(repr=False)
-    name: str | int | None = None
 
 
 Pending = tuple[Decision, Array]  # a decision, and what was seen
-Names = Sequence[str | int] | None
 
 
 class Agent(Serializable):
@@ -66,7 +63,6 @@ class Agent(Serializable):
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
-    LISTS_ACTIONS: ClassVar[bool] = False  # whether x is a row for each action
     n_features: int
     n_classes: int
     learns_labels: bool = False
@@ -131,14 +127,11 @@ class Agent(Serializable):
         """
         context = validation.usable_context(x, self.n_features).copy()
         self._expire_old()
-        return self._decide(context, self._see(context))
-
-    def _decide(self, x: Array, seen: Array, names: Names = None) -> Decision:
-        x.flags.writeable = False
+        seen = self._see(context)
+        context.flags.writeable = False
         action, propensity = self._choose(seen)
-        name = None if names is None else names[action]
         # Probabilities are sums, which may round to above 1.
-        decision = Decision(self.n_decisions, action, min(propensity, 1.0), x, name)
+        decision = Decision(self.n_decisions, action, min(propensity, 1.0), context)
         self._pending[decision.id] = (decision, seen)
         self.n_decisions += 1
         return decision
@@ -171,17 +164,11 @@ class Agent(Serializable):
         propensity is the probability with which that policy played the action.
         """
         x = validation.usable_context(x, self.n_features)
-        decision = self._logged_decision(x, action, propensity, self.n_classes)
-        self._absorb(decision, self._see(x), self._outcome(outcome))
-
-    def _logged_decision(
-        self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
-    ) -> Decision:
-        action = validation.count("action", action, 0, K - 1)
+        action = validation.count("action", action, 0, self.n_classes - 1)
         if validation.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
-        name = None if names is None else names[action]
-        return Decision(-1, action, float(propensity), x, name)
+        decision = Decision(-1, action, float(propensity), x)
+        self._absorb(decision, self._see(x), self._outcome(outcome))
 
     def drop(self, decision: Decision | int) -> None:
         """Stop waiting for the outcome of a decision; it counts in ``n_dropped``."""
@@ -233,16 +220,13 @@ class Agent(Serializable):
         """Return the full state as a record, pending decisions and the generator included."""
         record = super().to_record()
         decisions = self.pending
-        contexts = [np.atleast_2d(decision.x) for decision in decisions]
         record.config["max_pending"] = self.max_pending
         record.config["generator"] = generator_state(self._rng)
-        record.config["pending_names"] = [decision.name for decision in decisions]
         arrays = {
             "id": np.array([decision.id for decision in decisions], np.int64),
             "action": np.array([decision.action for decision in decisions], np.int64),
             "propensity": np.array([decision.propensity for decision in decisions], np.float64),
-            "n_rows": np.array([len(x) for x in contexts], np.int64),
-            "x": np.concatenate([np.empty((0, self.n_features)), *contexts]),
+            "x": np.array([d.x for d in decisions], np.float64).reshape(-1, self.n_features),
             "seen": np.concatenate([np.empty(0), *(seen for _, seen in self._pending.values())]),
         }
         record.arrays.update({f"pending.{name}": array for name, array in arrays.items()})
@@ -256,30 +240,18 @@ class Agent(Serializable):
         if not 0 <= T <= self.max_pending:
             raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
         ids = record.part("pending.id", (T,), np.int64, least=0, most=self.n_decisions - 1)
-        X, _ = validation.contexts(record.part("pending.x", (None, d)), d)
-        most = len(X) if self.LISTS_ACTIONS else 1
-        n_rows = record.part("pending.n_rows", (T,), np.int64, least=1, most=most)
-        n_actions = n_rows if self.LISTS_ACTIONS else np.full(T, self.n_classes)
-        actions = record.part("pending.action", (T,), np.int64, least=0)
+        X, _ = validation.contexts(record.part("pending.x", (T, d)), d)
+        actions = record.part("pending.action", (T,), np.int64, least=0, most=self.n_classes - 1)
         propensities = record.part("pending.propensity", (T,), least=_MIN_PROPENSITY, most=1.0)
-        ends = np.cumsum(n_actions + self.N_SEEN_BEYOND_ACTIONS)
-        seen = record.part("pending.seen", (int(ends[-1]) if T else 0,))
-        names = record.word("pending_names")
-        if not (
-            (np.diff(ids) > 0).all()
-            and (actions < n_actions).all()
-            and n_rows.sum() == len(X)
-            and isinstance(names, list)
-            and len(names) == T
-        ):
+        n_seen = self.n_classes + self.N_SEEN_BEYOND_ACTIONS
+        seen = record.part("pending.seen", (T * n_seen,)).reshape(T, n_seen)
+        if not (np.diff(ids) > 0).all():
             raise StateFileError("the decisions that wait for their outcome are damaged")
-        contexts = np.split(X, np.cumsum(n_rows)[:-1]) if self.LISTS_ACTIONS else X
-        for t, of_decision in enumerate(np.split(seen, ends[:-1]) if T else ()):
-            x = contexts[t].copy()
+        for t, (id, action) in enumerate(zip(ids.tolist(), actions.tolist(), strict=True)):
+            x = X[t].copy()
             x.flags.writeable = False
-            name = None if names[t] is None else action_name(names[t])
-            decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, name)
-            self._pending[decision.id] = (decision, of_decision.copy())
+            decision = Decision(id, action, float(propensities[t]), x)
+            self._pending[id] = (decision, seen[t].copy())
 
 
 def action_name(value: Any, what: str = "the id of an action") -> str | int:

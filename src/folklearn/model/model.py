@@ -12,10 +12,9 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Monitor
 from folklearn.evaluate.regression import Regression
-from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.accumulator import Metrics, Window
 from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer

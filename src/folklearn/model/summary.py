@@ -12,9 +12,14 @@ from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
-from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
-from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, ClassRecord, ColumnRecord, Metrics
+from folklearn.metrics.accumulator import (
+    MIN_BOUNDED_ROWS,
+    ClassRecord,
+    ColumnRecord,
+    Metrics,
+    Window,
+)
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.roles import NUMBER
