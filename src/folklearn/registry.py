@@ -58,7 +58,6 @@ _MODULES = {
     "metrics.predictions": "PredictionBatch",
     "metrics.scores": "CalibrationCurve Scores linear_losses progressive score",
     "model.model": "Model",
-    "model.display": "certificate_card",
     "model.batch": "RowBuffer",
     "model.run": "Run Score",
     "model.table_classifier": "FixedPipeline",

@@ -1,4 +1,4 @@
-"""Models, runs, explanations and certificates as figures, notebook cards and HTML reports."""
+"""Models, runs and explanations as figures and HTML reports."""
 
 import math
 import textwrap
@@ -10,23 +10,20 @@ import numpy as np
 from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.roles import describe_roles
 from folklearn.model.summary import ModelSummary
 from folklearn.report import style
-from folklearn.report.rendering import format_about, render, render_card
+from folklearn.report.rendering import format_about, render
 from folklearn.report.style import svg_uri
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
-    from folklearn.evidence.certificate import Certificate
     from folklearn.model.explain import Explanation
     from folklearn.model.model import Model
     from folklearn.model.row_explanation import RowExplanation
     from folklearn.model.run import Run
     from folklearn.model.shapes import Shape
 
-_MAX_CARD_NAMES = 10
-_MAX_CARD_ROWS = 20
+_MAX_DRAWN_LINES = 20
 _MAX_PANELS, _PANELS_ACROSS = 12, 4
 _MAX_DRAWN_CLASSES, _MAX_BARS = 6, 24  # of a panel
 _STRIP = 0.14  # of the height of a panel, for the rows
@@ -92,7 +89,7 @@ def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
 
 
 def draw_row_explanation(explanation: "RowExplanation", path: Any = None) -> Any:
-    lines, classes = explanation.top(_MAX_CARD_ROWS), [explanation.against, explanation.label]
+    lines, classes = explanation.top(_MAX_DRAWN_LINES), [explanation.against, explanation.label]
     W = [[0.0] * len(lines), [line.nats for line in lines]]
     look: Any = {"title": f"Why {explanation.label}?", "what": "log odds", "most": len(lines)}
     return _save(plots.weights(list(map(str, lines)), classes, W, **look), path)
@@ -200,60 +197,3 @@ def _save(figure: Any, path: Any) -> Any:
     if path is not None:
         plots.save(figure, path)
     return figure
-
-
-def certificate_card(certificate: "Certificate") -> str:
-    rows = [("rounds", certificate.n_rounds), *_certificate_rows(certificate)]
-    return render_card("Certificate", rows)
-
-
-def model_card(model: "Model") -> str:
-    labels = ", ".join(map(str, model.labels[:_MAX_CARD_NAMES]))
-    rows: list[tuple[str, Any]] = [
-        ("learner", model.learner_name),
-        ("rows learned", model.n_rounds),
-        ("classes", labels + (" …" if len(model.labels) > _MAX_CARD_NAMES else "")),
-        ("average log loss", model.metrics.average_loss),
-        ("hold-out log loss", model.metrics.holdout_loss),
-        ("error", model.metrics.error_rate),
-    ]
-    for role, names in describe_roles(model.roles):
-        rows.append((role, ", ".join(names[:_MAX_CARD_NAMES])))
-    return render_card("Model", [*rows, *_certificate_rows(model.certificate())[-1:]])
-
-
-def run_card(run: "Run") -> str:
-    rows = [
-        ("rows", run.n_rows),
-        ("average log loss", run.loss),
-        ("hold-out log loss", run.holdout_loss),
-        ("error", run.error),
-        *((str(label), record.in_words(run.n_rows)) for label, record in run.rare.items()),
-        *_certificate_rows(run.certificate)[1:2],
-    ]
-    return render_card(f"Run over {run.name}", rows, draw_run(run) if run.windows else None)
-
-
-def explanation_card(explanation: "Explanation") -> str:
-    columns = explanation.top_columns(_MAX_CARD_ROWS)
-    rows = [(f"importance of {name}", importance) for name, importance in columns]
-    figure = draw_weights(explanation) if explanation.weights.size else None
-    return render_card("Explanation", rows, figure)
-
-
-def row_explanation_card(explanation: "RowExplanation") -> str:
-    rows = [(str(line), line.nats) for line in explanation.top(_MAX_CARD_ROWS)]
-    rows += [(f"in all, by {explanation.in_words}", explanation.log_odds)]
-    title = f"Log odds of {explanation.label} against {explanation.against}"
-    return render_card(title, rows, draw_row_explanation(explanation))
-
-
-def _certificate_rows(certificate: "Certificate | None") -> list[tuple[str, Any]]:
-    if certificate is None or not certificate.valid:
-        reason = "there is one class so far" if certificate is None else certificate.reason
-        return [("proven", f"nothing: {reason}")]
-    n = max(1, certificate.n_rounds)
-    return [
-        ("average log loss", certificate.loss / n),
-        (certificate.bound_name, certificate.best_linear_at_least / n),
-    ]

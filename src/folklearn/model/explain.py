@@ -93,11 +93,6 @@ class Explanation:
         most = f"; most important: {columns}" if columns else ""
         return f"Explanation of {len(self.names)} weights for {len(self.labels)} classes{most}"
 
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import explanation_card
-
-        return explanation_card(self)
-
 
 def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
     pipeline, encoder = model.pipeline, model.encoder

@@ -611,8 +611,3 @@ class Model(TableClassifier):
         classes += f": {join_names(list(map(str, self.labels)))}"
         loss = self.metrics.average_loss
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import model_card
-
-        return model_card(self)

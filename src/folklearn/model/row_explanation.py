@@ -152,11 +152,6 @@ class RowExplanation:
         of_all = f"which has {share} of the weight, and alone"
         return f'the expert "{self.explained_by}", {of_all} {gives}'
 
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import row_explanation_card
-
-        return row_explanation_card(self)
-
 
 def _with_rest(lines: Sequence[Contribution], n: int, noun: str) -> list[Contribution]:
     ranked = sorted(lines, key=lambda line: -abs(line.nats))

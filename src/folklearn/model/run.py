@@ -267,8 +267,3 @@ class Run(Score):
     def __repr__(self) -> str:
         rows = count_of(self.n_rows, "row")
         return self._describe(f"Run over {self.name}: {rows}", self.holdout_loss)
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import run_card
-
-        return run_card(self)
