@@ -5,7 +5,6 @@ Nothing needs pyplot, and nothing is left set. Needs the extra: ``pip install 'f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 Names = Sequence[object]  # written as text
+Plot = Callable[..., Any]
 save, use_style = style.save, style.use_style
 BOUND = "lower bound,\nlinear models\nwith their penalty"
 _REQUIRED_COLUMNS = ("start", "stop", "loss")
@@ -48,9 +48,12 @@ def losses(
     says nothing and is drawn at 0. Error rates get axes of their own, unless `ax` is given.
     """
     table = _window_table(windows)
-    if ax is None:
-        page: Figure = style.new_figure(7.5, 5.0 if _has_errors(table) else 3.6)
-        _draw_windows(page, table, title=title, bound=bound)
+    if ax is None and _has_errors(table):
+        page: Figure = style.new_figure(7.5, 5.0)
+        above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
+        losses(table, title=title, bound=bound, ax=above)
+        above.set_xlabel("")
+        errors(table, ax=below)
         return page
     ax = style.prepare_axes(ax, (7.5, 3.6), title, "rounds", "nats per round")
     _draw_bound(ax, *_steps(table, np.maximum(table["lower_bound"], 0.0)), bound)
@@ -319,65 +322,29 @@ def weights(
 
 
 @style.use_style()
-def overview(
-    *,
-    windows: Any = None,
-    certificate: Sequence[Any] | None = None,
-    calibration: Sequence[Any] | None = None,
-    confusion: Sequence[Any] | None = None,
-    weights: Sequence[Any] | None = None,
-    title: str = "",
-    bound: str = BOUND,
-    bound_of_windows: str = BOUND,
-) -> "Figure":
-    """Draw what a run has on one page; what is None leaves no hole.
+def overview(wide: Sequence[Plot], panels: Sequence[Plot], *, title: str = "") -> "Figure":
+    """Draw plots on one page: `wide` ones below each other, then `panels` two by two.
 
-    `windows` as in `losses`; the others are the positional arguments of the picture of that
-    name, such as ``certificate=(rounds, loss, lower_bound)``.
+    A plot is a function that draws into ``ax=``, such as ``functools.partial(losses, windows)``.
+    Of an odd number of panels the first has a row to itself.
     """
-    panels = []
-    if certificate is not None:
-        panels.append(partial(_PANELS["certificate"], *certificate, bound=bound))
-    tables = {"calibration": calibration, "confusion": confusion, "weights": weights}
-    panels += [partial(_PANELS[name], *data) for name, data in tables.items() if data is not None]
-    table = None if windows is None else _window_table(windows)
-    if table is None and not panels:
-        raise InvalidInputError("nothing to draw: give at least one of the tables")
-    # Of an odd number the first, the certificate if there is one, has a row to itself.
     n_alone = len(panels) % 2
-    rows = [panels[:1]] * n_alone
-    rows += [panels[i : i + 2] for i in range(n_alone, len(panels), 2)]
-    heights = [] if table is None else [4.2 if _has_errors(table) else 2.8]
-    heights += [3.4 if len(row) == 1 else 3.9 for row in rows]
+    rows = [*([plot] for plot in wide), *[panels[:1]] * n_alone]
+    heights = [2.8] * len(wide) + [3.4] * n_alone
+    for i in range(n_alone, len(panels), 2):
+        rows.append(panels[i : i + 2])
+        heights.append(3.9)
+    if not rows:
+        raise InvalidInputError("nothing to draw: give at least one plot")
     page: Figure = style.new_figure(10.0, sum(heights) + 0.5 * bool(title))
     if title:
         text = style.truncate_label(title, 76)
         page.suptitle(text, x=0.01, ha="left", fontsize=13.0, fontweight="bold")
-    bands = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
-    if table is not None:
-        _draw_windows(bands.pop(0), table, bound=bound_of_windows)
+    bands = page.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
     for band, row in zip(bands, rows, strict=True):
         for panel, draw in zip(band.subfigures(1, len(row), squeeze=False)[0], row, strict=True):
             draw(ax=panel.subplots())
     return page
-
-
-_PANELS: dict[str, Callable[..., Any]] = {
-    "certificate": certificate,
-    "calibration": calibration,
-    "confusion": partial(confusion, most=10),
-    "weights": partial(weights, most=12),
-}
-
-
-def _draw_windows(page: Any, table: Mapping[str, Array], **texts: str) -> None:
-    if not _has_errors(table):
-        losses(table, ax=page.subplots(), **texts)
-        return
-    above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
-    losses(table, ax=above, **texts)
-    above.set_xlabel("")
-    errors(table, ax=below)
 
 
 def _has_errors(table: Mapping[str, Array]) -> bool:

@@ -1,6 +1,7 @@
 """Pictures: what is drawn, that it can be read without colours, and what is refused."""
 
 import sys
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -226,14 +227,17 @@ def test_two_classes_have_bars_and_more_have_full_and_empty_circles(rng):
 def test_the_overview_has_what_is_given_and_no_empty_axes(rng, parts):
     labels = ["a_very_long_name_of_a_class_" * 3 + str(k) for k in range(5)]
     given = {
-        "w": ("windows", windows()),
-        "c": ("certificate", ([1, 10, 100], [0.5, 0.4, 0.35], [-1.0, 0.3, 0.345])),
-        "k": ("calibration", (tables(rng, 5), labels)),
-        "o": ("confusion", (rng.integers(0, 99, (5, 5)), labels)),
-        "x": ("weights", ("pqr", labels, rng.normal(size=(5, 3)))),
+        "w": partial(plots.losses, windows()),
+        "c": partial(plots.certificate, [1, 10, 100], [0.5, 0.4, 0.35], [-1.0, 0.3, 0.345]),
+        "k": partial(plots.calibration, tables(rng, 5), labels),
+        "o": partial(plots.confusion, rng.integers(0, 99, (5, 5)), labels),
+        "x": partial(plots.weights, "pqr", labels, rng.normal(size=(5, 3)), most=12),
     }
-    figure = plots.overview(**dict(given[part] for part in parts), title="a $stream$")
-    assert len(figure.axes) == len(parts) + ("w" in parts)
+    wide, panels = (
+        [given[part] for part in parts if (part == "w") == is_w] for is_w in (True, False)
+    )
+    figure = plots.overview(wide, panels, title="a $stream$")
+    assert len(figure.axes) == len(parts)
     assert all(ax.has_data() for ax in figure.axes)
     assert "a $stream$" in nothing_leaves_or_overlaps(figure)
 
@@ -241,12 +245,12 @@ def test_the_overview_has_what_is_given_and_no_empty_axes(rng, parts):
 def test_hostile_names_are_drawn_as_they_are(rng, tmp_path):
     K = len(HOSTILE)
     C, W = rng.integers(0, 9999, (K, K)), rng.normal(size=(K, K))
-    figure = plots.overview(
-        calibration=(tables(rng, K), HOSTILE),
-        confusion=(C, HOSTILE),
-        weights=(HOSTILE, HOSTILE, W),
-        title=HOSTILE[1],
-    )
+    panels = [
+        partial(plots.calibration, tables(rng, K), HOSTILE),
+        partial(plots.confusion, C, HOSTILE, most=10),
+        partial(plots.weights, HOSTILE, HOSTILE, W, most=12),
+    ]
+    figure = plots.overview((), panels, title=HOSTILE[1])
     plots.save(figure, tmp_path / "a.png")  # warnings are errors here, as of missing glyphs
     with plots.use_style():
         shown = nothing_leaves_or_overlaps(figure)
@@ -314,7 +318,7 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
         (lambda: plots.weights("a", "b", []), "expected (classes, columns)"),
         (lambda: plots.weights("a", "b", [[np.nan]]), "W must be finite"),
         (lambda: plots.weights("ab", "b", [[1.0]]), "1 columns of W and 2 names"),
-        (lambda: plots.overview(), "give at least one of the tables"),
+        (lambda: plots.overview((), ()), "give at least one plot"),
         (lambda: plots.save(None, "a.gif"), "a.gif: its name must end in .png, .svg, .pdf"),
     ],
 )

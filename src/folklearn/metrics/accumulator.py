@@ -84,6 +84,10 @@ class EvidenceSpan:
     stop: int
     evidence: Any  # a sum that can be added to another
 
+    @property
+    def n_rounds(self) -> int:
+        return self.stop - self.start
+
     def __add__(self, later: "EvidenceSpan") -> "EvidenceSpan":
         return EvidenceSpan(self.start, later.stop, self.evidence + later.evidence)
 
@@ -92,7 +96,7 @@ def add_to_ladder(ladder: list[EvidenceSpan], span: EvidenceSpan) -> None:
     """Append a span; of three of one length the two older ones become one."""
     ladder.append(span)
     last = len(ladder) - 1
-    while last >= 2 and len({rung.stop - rung.start for rung in ladder[last - 2 : last + 1]}) == 1:
+    while last >= 2 and len({rung.n_rounds for rung in ladder[last - 2 : last + 1]}) == 1:
         ladder[last - 2 : last] = [ladder[last - 2] + ladder[last - 1]]
         last -= 2
 

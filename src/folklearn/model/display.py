@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,17 +71,25 @@ def _write(text: str, path: Any) -> ReportPage:
 
 
 def draw_run(run: "Run", path: Any = None) -> Any:
-    facts = ModelSummary(run.labels, run.metrics, certificate=run.certificate)
-    data = facts.plot_data
-    tables: dict[str, Any] = {"windows": data["losses"][0]} if "losses" in data else {}
+    data = ModelSummary(run.labels, run.metrics, certificate=run.certificate).plot_data
+    wide: list[plots.Plot] = []
+    if "losses" in data:
+        bound = ModelSummary.bound_label(of_segments=True)
+        wide = [partial(plots.losses, *data["losses"], bound=bound)]
+        wide.append(partial(plots.errors, *data["errors"]))
+    options = {"calibration": {}, "confusion": {"most": 10}}
+    panels = [
+        partial(getattr(plots, name), *data[name], **options[name])
+        for name in options
+        if name in data
+    ]
     bounds = [checkpoint.lower_bound for checkpoint in run.checkpoints]
     if any(map(math.isfinite, bounds)):
         rounds = [checkpoint.n_rounds for checkpoint in run.checkpoints]
         losses = [checkpoint.loss for checkpoint in run.checkpoints]
-        tables["certificate"] = (rounds, losses, bounds)
-        tables["bound_of_windows"] = facts.bound_label(of_segments=True)
-    tables |= {name: data[name] for name in ("calibration", "confusion") if name in data}
-    return _save(plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **tables), path)
+        panels.insert(0, partial(plots.certificate, rounds, losses, bounds))
+    title = f"{run.name}: {run.n_rows:,} rows"
+    return _save(plots.overview(wide, panels, title=title), path)
 
 
 def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
