@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "BOUND", "calibration", "certificate", "confusion", "curves", "errors",
-    "losses", "overview", "save", "use_style", "weights",
+    "BOUND", "calibration", "confusion", "curves", "errors", "losses", "overview", "save",
+    "use_style", "weights",
 ]  # fmt: skip
 
 Names = Sequence[object]  # written as text
@@ -42,10 +42,9 @@ def losses(
 ) -> "Figure":
     """Draw the loss of each window of rounds as steps, and the lower bound, named `bound`.
 
-    `windows` is a mapping of columns or a list of mappings: `start` and `stop` of each window,
-    `loss` per round, and if known `lower_bound` per round, `error_rate`, and `holdout`, the loss
-    per round of the model as it would be saved. NaN or None is what is not known. A bound below 0
-    says nothing and is drawn at 0. Error rates get axes of their own, unless `ax` is given.
+    `windows` is a mapping of columns or a list of mappings: `start`, `stop`, `loss` per round, and
+    if known (else NaN or None) `lower_bound` per round, `error_rate`, and `holdout`, the loss per
+    round of the model as it would be saved. Error rates get axes of their own, but in `ax`.
     """
     table = _window_table(windows)
     if ax is None and _has_errors(table):
@@ -56,7 +55,13 @@ def losses(
         errors(table, ax=below)
         return page
     ax = style.prepare_axes(ax, (7.5, 3.6), title, "rounds", "nats per round")
-    _draw_bound(ax, *_steps(table, np.maximum(table["lower_bound"], 0.0)), bound)
+    x, lower = _steps(table, np.maximum(table["lower_bound"], 0.0))
+    if (lower > 0.0).any():
+        hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
+        ax.fill_between(x, 0.0, lower, **hatch)
+        _draw_line(ax, x, lower, bound, color=style.INK, linewidth=1.0)
+    elif np.isfinite(lower).any():
+        style.write_note(ax, (0.01, 0.02), "no lower bound above 0 is known")
     x, holdout = _steps(table, table["holdout"])
     _draw_line(ax, x, holdout, "hold-out", linestyle="--", color=style.RED, linewidth=1.4)
     x, loss = _steps(table, table["loss"])
@@ -83,45 +88,6 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     ax.yaxis.set_major_locator(MaxNLocator(4))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:.3g}%")
     style.set_round_axis(ax, table["start"][0], table["stop"][-1])
-    return style.finish(ax)
-
-
-@style.use_style()
-def certificate(
-    rounds: ArrayLike,
-    loss: ArrayLike,
-    lower_bound: ArrayLike | None = None,
-    *,
-    title: str = "Average loss so far",
-    bound: str = BOUND,
-    ax: Any = None,
-) -> "Figure":
-    """Draw the average loss after each of these rounds, and the lower bound, named `bound`.
-
-    A bound below 0 says nothing, since no log loss is negative, and is drawn at 0; NaN is no
-    bound. The distance of the two is the most that could still be gained.
-    """
-    lower_bound = np.full(np.shape(loss), np.nan) if lower_bound is None else lower_bound
-    columns = [rounds, loss, lower_bound]
-    if len({np.shape(column) for column in columns}) != 1 or np.ndim(loss) != 1:
-        raise InvalidInputError("rounds, loss and lower_bound must be equally long lists")
-    table = np.array(columns, dtype=np.float64)[:, np.argsort(np.asarray(rounds))]
-    at, mean, low = table[:, table[0] > 0.0]
-    if np.isnan(mean).all():
-        raise InvalidInputError("no certificate to draw: no loss after a positive round is known")
-    low = np.maximum(low, 0.0)
-    ax = style.prepare_axes(ax, (7.5, 3.8), title, "rounds", "nats per round")
-    if _draw_bound(ax, at, low, bound):
-        gap, label = mean[-1] - low[-1], None
-        if low[-1] > 0.0 and np.isfinite(gap):
-            label = f"at most {format_loss(gap)}\ncould be gained,\npenalty counted"
-            if gap < 0.0:
-                label = f"each of these models\nhas {format_loss(-gap)} more"
-        finite = np.where(np.isinf(mean), np.nan, mean)
-        ax.fill_between(at, low, finite, color=style.BLUE, alpha=0.12, linewidth=0.0, label=label)
-    _draw_line(ax, at, mean, "average loss", color=style.BLUE, linewidth=2.2)
-    style.set_loss_axis(ax, at, mean, low)
-    style.set_round_axis(ax, at[0], at[-1], log=True)
     return style.finish(ax)
 
 
@@ -161,10 +127,8 @@ def calibration(
 ) -> "Figure":
     """Draw the observed frequency of each class against its predicted probability.
 
-    `curves` has one for each class. The thick line is all classes together; the eight most
-    frequent have named lines, the others are grey.
-    Bins with fewer than 5 predictions of a class are left out of its line. The bars below
-    count the predictions.
+    The thick line is all classes together; the eight most frequent have named lines, without bins
+    of fewer than 5 predictions. The bars below count the predictions.
     """
     bins = [np.array([curve.predicted, curve.observed, curve.count], float) for curve in curves]
     _check_length("curves", len(bins), labels)
@@ -225,11 +189,9 @@ def confusion(
     """
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    C = np.asarray(counts, dtype=np.float64)
-    if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
-        raise InvalidInputError(f"counts has shape {C.shape}; expected (classes, classes)")
-    if not (np.isfinite(C).all() and (C >= 0.0).all()):
-        raise InvalidInputError("counts must be finite and not negative")
+    C = _check_matrix("counts", counts, ("classes", "classes"))
+    if C.shape[0] != C.shape[1] or (C < 0.0).any():
+        raise InvalidInputError("counts must be square and not negative")
     _check_length("rows of counts", len(C), labels)
     sums = C.sum(axis=1, keepdims=True)
     kept = _find_largest(sums[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C), most)
@@ -270,18 +232,12 @@ def weights(
     most: int = 20,
     ax: Any = None,
 ) -> "Figure":
-    """Draw the weights W (classes, columns) of the `most` important columns.
+    """Draw the weights W (classes, columns) of the `most` columns that tell classes apart.
 
-    Adding the same to all classes changes no prediction, so a weight is shown as its
-    difference from the mean over classes; of two classes, from the first. Important is a
-    column whose weights differ most between classes. With more than two classes a full
-    circle speaks for the class and an empty one against it, and its area is the weight.
+    Weights are shown as differences from the mean over classes, or between two: adding the same to
+    all changes nothing. Of more classes full circles speak for a class and empty ones against it.
     """
-    V = np.asarray(W, dtype=np.float64)
-    if V.ndim != 2 or not V.size:
-        raise InvalidInputError(f"W has shape {V.shape}; expected (classes, columns)")
-    if not np.isfinite(V).all():
-        raise InvalidInputError("W must be finite")
+    V = _check_matrix("W", W, ("classes", "columns"))
     _check_length("rows of W", len(V), labels)
     _check_length("columns of W", V.shape[1], names)
     K, d = V.shape
@@ -355,16 +311,13 @@ def _window_table(windows: Any) -> dict[str, Array]:
     if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    names = list(windows.keys())
-    if not names or not len(windows[names[0]]):
+    if not len(windows) or not len(windows[next(iter(windows))]):
         raise InvalidInputError("no losses to draw: there is no window")
-    if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:
+    if missing := [name for name in _REQUIRED_COLUMNS if name not in windows]:
         raise InvalidInputError(f"windows need start, stop and loss; missing: {', '.join(missing)}")
     n = len(windows["start"])
-    table = {
-        name: np.array(windows[name] if name in names else np.full(n, np.nan), np.float64)
-        for name in (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
-    }
+    names = (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
+    table = {name: np.array(windows.get(name, np.full(n, np.nan)), np.float64) for name in names}
     if any(column.shape != (n,) for column in table.values()):
         raise InvalidInputError("the columns of windows must be equally long")
     order = np.argsort(table["start"], kind="stable")
@@ -380,18 +333,6 @@ def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
     x, y = np.column_stack([start, stop]).ravel(), np.repeat(values, 2)
     gaps = np.flatnonzero(start[1:] > stop[:-1])
     return np.insert(x, 2 * gaps + 2, stop[gaps]), np.insert(y, 2 * gaps + 2, np.nan)
-
-
-def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
-    """Draw a lower bound, hatched below; return whether it is above 0 anywhere."""
-    if not (lower > 0.0).any():
-        if np.isfinite(lower).any():
-            style.write_note(ax, (0.01, 0.02), "no lower bound above 0 is known")
-        return False
-    hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
-    ax.fill_between(x, 0.0, lower, **hatch)
-    _draw_line(ax, x, lower, name, color=style.INK, linewidth=1.0)
-    return True
 
 
 def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
@@ -419,6 +360,14 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[f
         for tick in ax.get_xticklabels():
             tick.set(rotation=50, ha="right", rotation_mode="anchor")
     return width, height
+
+
+def _check_matrix(name: str, values: ArrayLike, sizes: tuple[str, str]) -> Array:
+    matrix = np.asarray(values, np.float64)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        expected = f"finite numbers ({', '.join(sizes)})"
+        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected {expected}")
+    return matrix
 
 
 def _check_length(what: str, n: int, names: Names) -> None:

@@ -1,9 +1,7 @@
 """The interface of bandit agents: act on a context, learn the outcome of the action.
 
-An agent plays one of K actions and learns, at once or much later, only the outcome of that
-action: whether it was right, or its reward. What an outcome needs is kept with its decision:
-context, action, the *propensity* with which that action was played, and what the agent saw when
-it decided. Nothing of a later decision is used.
+What an outcome needs is kept with its decision: context, action, the *propensity* with which that
+action was played, and what the agent saw when it decided. Nothing of a later decision is used.
 """
 
 import operator
@@ -52,8 +50,8 @@ class Agent(Serializable):
     """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
 
     One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
-    and implements `_see`, `_play` and `_absorb`; its state is declared, see `Serializable`. An
-    outcome is whether the action was right, unless `_outcome` says otherwise.
+    and implements `_see`, `_play` and `_absorb`. An outcome is whether the action was right, unless
+    `_outcome` says otherwise.
 
     Attributes
     ----------
@@ -107,14 +105,10 @@ class Agent(Serializable):
         )
 
     def policy(self, x: ArrayLike) -> Array:
-        """Return the probabilities with which `act` would choose: (d,) in, (K,) out.
-
-        Rows of a matrix (T, d) are all answered from the current state, as (T, K). Nothing
-        is drawn, and nothing becomes pending.
-        """
+        """Return the probabilities with which `act` would choose: (d,) or (T, d) in, (K,) out."""
         x = validation.numbers("x", x)
         if x.ndim == 2:
-            X = validation.contexts(x, self.n_features)[0]
+            X, _ = validation.contexts(x, self.n_features)
             P = np.array([self._play(self._see(row)) for row in X])
             return P.reshape(len(X), self.n_classes)
         return self._play(self._see(validation.usable_context(x, self.n_features)))
@@ -122,8 +116,7 @@ class Agent(Serializable):
     def act(self, x: ArrayLike) -> Decision:
         """Choose an action for a context; its outcome goes to `learn`, at any later time.
 
-        Acting never learns, but for decisions that expire: those older than ``wait`` decisions,
-        and the oldest where ``max_pending`` wait (`expire`).
+        Acting never learns, but where decisions `expire`.
         """
         context = validation.usable_context(x, self.n_features).copy()
         self._expire_old()
@@ -145,11 +138,10 @@ class Agent(Serializable):
             self.expire(oldest)
 
     def learn(self, decision: Decision | int, outcome: Any) -> None:
-        """Learn the outcome of a decision, or of the decision of this id.
+        """Learn the outcome of a decision, or of the decision of this id, once, in any order.
 
         It is whether the action was right; for agents of rewards, a number from 0 to 1; for one
-        that ``learns_labels``, the true class. Outcomes may arrive late and in any order, each at
-        most once.
+        that ``learns_labels``, the true class.
         """
         value = self._outcome(outcome)
         decision, seen = self._find(decision)
@@ -178,10 +170,10 @@ class Agent(Serializable):
     def expire(self, decision: Decision | int) -> None:
         """Stop waiting: learn the default outcome, or drop the decision if there is none."""
         if self._default is None:
-            self.drop(decision)
-            return
+            return self.drop(decision)
         self.learn(decision, self._default)
         self.n_expired += 1
+        return None
 
     def find(self, decision: Decision | int) -> Decision:
         """Return a decision that waits for its outcome, by its id."""
@@ -193,12 +185,10 @@ class Agent(Serializable):
         if number >= self.n_decisions:
             raise InvalidInputError(f"decision {number} was not made by this agent")
         if number not in self._pending:
-            dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
-            expired = ", or it expired and got the default" if self.n_expired else ""
-            raise InvalidInputError(
-                f"decision {number} does not wait for an outcome: it was reported already"
-                f"{dropped}{expired}"
-            )
+            reasons = "it was reported already"
+            reasons += ", or it was dropped (by you, wait or max_pending)" * bool(self.n_dropped)
+            reasons += ", or it expired and got the default" * bool(self.n_expired)
+            raise InvalidInputError(f"decision {number} does not wait for an outcome: {reasons}")
         pending, seen = self._pending[number]
         if (
             isinstance(decision, Decision)
@@ -272,10 +262,7 @@ def choose_exploration(
     *,
     positive: bool = False,
 ) -> float:
-    """Return the exploration from a number, the theory's for a horizon, or the default.
-
-    `theory` is a function of the horizon; a horizon without an exploration selects it.
-    """
+    """Return the exploration from a number, the theory's for a horizon, or the default."""
     if exploration == THEORY and horizon is None:
         raise InvalidInputError(f"exploration={THEORY!r} needs horizon, the number of rounds")
     if horizon is not None:

@@ -30,25 +30,15 @@ class RegretCertificate:
     :math:`c_t` is the most that round t could cost beyond :math:`\eta_t` times its excess log loss,
     :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
     regressions. The proof is in docs/theory/reductions.md.
-
-    Attributes
-    ----------
-    n_rounds : decisions whose reward was learned.
-    explored : the sum of :math:`c_t`.
-    eta, regression : the price of a nat :math:`\eta`, and the sum of :math:`C_a` in nats.
-    B : row norm of the linear models that the regressions compete with; the logit of a reward,
-        the difference of two rows, has weights of norm at most 2 B.
-    features : what the regressions are linear in.
-    reason : why nothing is proven, or an empty string.
     """
 
-    n_rounds: int
-    explored: float
+    n_rounds: int  # decisions whose reward was learned
+    explored: float  # the sum of c_t
     eta: float
-    regression: float
-    B: float
-    features: str
-    reason: str
+    regression: float  # the sum of C_a, in nats
+    B: float  # row norm of the linear models; a logit, the difference of two rows, has at most 2 B
+    features: str  # what the regressions are linear in
+    reason: str  # why nothing is proven, or empty
 
     @property
     def valid(self) -> bool:
@@ -228,8 +218,8 @@ class RewardAgent(Agent):
         return math.sqrt(2.0 * rule.cost * K * t / (rule.price * regret))
 
     def _outcome(self, value: Any) -> float:
-        is_real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
-        if is_real and 0 <= value <= 1:
+        numbers = bool | int | float | np.bool_ | np.integer | np.floating
+        if isinstance(value, numbers) and 0 <= value <= 1:
             return float(value)
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
@@ -252,8 +242,7 @@ class RewardAgent(Agent):
     def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
         """Return what is proven about the expected regret so far.
 
-        B may be smaller than that of the regressions: a smaller class, and a smaller bound. For
-        regressions that know no B it is 10.
+        B may be smaller than that of the regressions, which is 10 for those that know none.
         """
         certificates = [certificate_at_norm(learner, B) for learner in self.regressions]
         overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
@@ -312,15 +301,10 @@ def _check_regressions(learners: Sequence[Any]) -> None:
 def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any) -> RewardAgent:
     """Return the agent to use by default: no horizon, no rate, no exploration to set.
 
-    FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is
-    proven. Contexts are numbers of any scale. At 20 features and 10 actions a decision and its
-    reward take 0.7 of Vowpal Wabbit's time (benchmarks/results/decisions.md).
-
-    Parameters
-    ----------
-    n_features, n_actions : sizes of the problem, n_actions at least 2.
-    scale : False for contexts that have norms of about 1 and hold a constant already.
-    options : default_reward, wait, seed, max_pending and others of `RewardAgent`.
+    FastCB over `folklearn.auto` for each action: see `RewardAgent`, which has the `options`.
+    Contexts are numbers of any scale; `scale` is False for those that have norms of about 1 and
+    hold a constant already. At 20 features and 10 actions a decision and its reward take 0.7 of
+    Vowpal Wabbit's time (benchmarks/results/decisions.md).
 
     Examples
     --------

@@ -30,7 +30,7 @@ class Interactions:
         that could be played; they are kept one below the other, see `offered`.
     actions : what was played, (T,), numbered from 0 in each decision.
     propensities : the probability with which each was played at the time, (T,), above 0.
-    rewards : what each earned, (T,), from 0 to 1; True and False are 1 and 0.
+    rewards : what each earned, (T,), from 0 to 1.
     n_actions : number of actions K, at least 2.
     feature_names, action_names : of the columns of X and of the K actions, () for numbers.
     offsets : (T + 1,) where each decision begins in a list of all pairs of decision and action.
@@ -64,22 +64,19 @@ class Interactions:
         X.flags.writeable = False
         names = {"feature_names": X.shape[1], "action_names": self.n_actions or 0}
         for name, expected in names.items():
-            listed = tuple(getattr(self, name))
-            if listed and len(listed) != expected:
-                raise InvalidInputError(f"{name} has {len(listed)} entries; expected {expected}")
-            object.__setattr__(self, name, listed)
+            if (n := len(getattr(self, name))) not in (0, expected):
+                raise InvalidInputError(f"{name} has {n} entries; expected {expected}")
+        within, least = validation.numbers_within, np.nextafter(0.0, 1.0)
         shape = (len(sizes),)
-        checked = {
-            "X": X,
-            "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            "actions": _check_actions(self.actions, sizes),
-            "propensities": validation.numbers_within(
-                "propensities", self.propensities, shape, np.nextafter(0.0, 1.0), 1.0, _PROPENSITY
-            ),
-            "rewards": validation.numbers_within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
-        }
-        for name, array in checked.items():
-            object.__setattr__(self, name, array)
+        self.__dict__.update(  # it is frozen for others
+            X=X,
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            actions=_check_actions(self.actions, sizes),
+            propensities=within("propensities", self.propensities, shape, least, 1.0, _PROPENSITY),
+            rewards=within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
+            feature_names=tuple(self.feature_names),
+            action_names=tuple(self.action_names),
+        )
 
     @property
     def n_rounds(self) -> int:
@@ -118,7 +115,7 @@ class Interactions:
     @property
     def mean_reward(self) -> float:
         """What an action earned on average."""
-        return _mean(self.rewards)
+        return self._mean(self.rewards)
 
     @property
     def mistakes(self) -> Labels:
@@ -128,13 +125,12 @@ class Interactions:
     @property
     def error_rate(self) -> float:
         """The share of actions that earned less than 1: that were wrong."""
-        return _mean(self.rewards < 1.0)
+        return self._mean(self.rewards < 1.0)
 
-
-def _mean(scores: Any) -> float:
-    if not len(scores):
-        raise InvalidInputError("nothing to score: there is no decision in this log")
-    return float(np.mean(scores))
+    def _mean(self, scores: Any) -> float:
+        if not self.n_rounds:
+            raise InvalidInputError("nothing to score: there is no decision in this log")
+        return float(np.mean(scores))
 
 
 def _check_rows(name: str, rows: ArrayLike, expected: str) -> Array:

@@ -26,40 +26,27 @@ MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive rows of a stream, from `start` to before `stop`: totals.
-
-    Attributes
-    ----------
-    loss, n_errors, weight : totals; the loss is weighted.
-    lower_bound : nats a row that no linear model is below, over about these rows; NaN if not known.
-    holdout_loss : a row, when the segment ended; NaN if not known.
-    """
+    """Consecutive rows of a stream, from `start` to before `stop`: totals; NaN if not known."""
 
     start: int
     stop: int
-    loss: float
+    loss: float  # weighted
     n_errors: int
     weight: float
-    lower_bound: float = math.nan
-    holdout_loss: float = math.nan
+    lower_bound: float = math.nan  # nats a row that no linear model is below, over about these rows
+    holdout_loss: float = math.nan  # a row, when the segment ended
 
 
 @dataclass(frozen=True)
 class Window:
-    """The last rounds of a stream, from `start` to before `stop`, counted from 0: totals.
-
-    Attributes
-    ----------
-    loss, n_errors, weight : totals; the loss is weighted.
-    lower_bound : no linear model has a total loss and a penalty below it.
-    """
+    """The last rounds of a stream, from `start` to before `stop`, counted from 0: totals."""
 
     start: int
     stop: int
-    loss: float
+    loss: float  # weighted
     n_errors: float
     weight: float
-    lower_bound: float
+    lower_bound: float  # no linear model has a total loss and a penalty below it
 
     @property
     def n_rounds(self) -> int:
@@ -148,32 +135,18 @@ class ClassRecord:
 
 @dataclass(frozen=True)
 class ColumnRecord:
-    """Quality of the data in one column.
-
-    Attributes
-    ----------
-    name, role : of the column.
-    first : the row of its first value, counted from 0; None before that.
-    n_missing : rows without a value.
-    n_outliers : numbers more than 5 standard deviations from the mean of those before.
-    n_categories : with a place, their own or shared; 0 for other roles, and for words.
-    new_categories : those that came after the first segment.
-    is_constant : whether all rows have the same value.
-    shift : a change of its values that is more than chance; None if there is none.
-    explained : the share of the entropy of the classes that the column alone explains; NaN if not
-        known.
-    """
+    """Quality of the data in one column."""
 
     name: str
     role: str
-    first: int | None
+    first: int | None  # the row of its first value, counted from 0
     n_missing: int
-    n_outliers: int = 0
-    n_categories: int = 0
-    new_categories: tuple[str, ...] = ()
+    n_outliers: int = 0  # more than 5 standard deviations from the mean of those before
+    n_categories: int = 0  # with a place, their own or shared
+    new_categories: tuple[str, ...] = ()  # that came after the first segment
     is_constant: bool = False
-    shift: Shift | None = None
-    explained: float = math.nan
+    shift: Shift | None = None  # a change of its values that is more than chance
+    explained: float = math.nan  # the share of the entropy of the classes that it alone explains
 
 
 class Metrics(Serializable):
@@ -308,12 +281,8 @@ class Metrics(Serializable):
                 self._confusion = np.pad(self._confusion, (0, n_new))
                 self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
                 self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
-        n_new = n_places - self._counts.shape[1]
-        if n_new > 0:
-            self._counts = np.pad(self._counts, ((0, 0), (0, n_new)))
-            self._moments = np.pad(self._moments, ((0, 0), (0, n_new)))
-
-    # Totals.
+        wider = (0, 0), (0, max(0, n_places - self._counts.shape[1]))
+        self._counts, self._moments = np.pad(self._counts, wider), np.pad(self._moments, wider)
 
     def _total(self, kind: int) -> float:
         self._count_pending()
@@ -363,8 +332,6 @@ class Metrics(Serializable):
         values = [record.auc for record in self.by_class() if not math.isnan(record.auc)]
         return math.fsum(values) / len(values) if values else math.nan
 
-    # Over time.
-
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The rows in up to 64 segments of one length, the last one perhaps shorter."""
@@ -403,8 +370,6 @@ class Metrics(Serializable):
         if n_rows is None:
             return windows
         return [*(w for w in windows if w.stop - w.start >= n_rows), *windows[-1:]][:1]
-
-    # By class and column.
 
     @property
     def confusion(self) -> NDArray[np.int64]:
@@ -473,8 +438,6 @@ class Metrics(Serializable):
         elif column.role == "number":
             record = replace(record, n_outliers=int(outliers.sum()))
         return replace(record, is_constant=is_constant)
-
-    # State.
 
     def release_rows(self) -> None:
         """Let go of the first rows, which wait to say what values columns usually have."""

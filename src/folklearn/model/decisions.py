@@ -48,21 +48,16 @@ class _Pending(NamedTuple):
 class DecisionModel(Serializable):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
-    Use it where you act on a row and learn only what came of it: an offer, a headline, a route.
-    Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
-    and values may be missing. Actions have names. Rewards may come later, in any order, by the id
-    of the decision. For arrays there are the agents of `folklearn.bandits`.
+    Use it where you act on a row, a dictionary as for `folklearn.Model`, and learn only what came
+    of it: an offer, a headline, a route. Rewards may come later, in any order, by the id of the
+    decision. For arrays there are the agents of `folklearn.bandits`.
 
-    Where actions are only names, each has a regression of its reward of its own, with curves and
-    products of columns as `Model` has them, and actions may come and go: a new one is expected to
-    bring the middle of the range of rewards until it has brought some, and one is forgotten after
-    `max_actions` others were offered. Where actions have features,
-    one regression of row, features and name together learns from all of them, so that it knows
-    something of an action that was never played.
-
-    An action is drawn by the gaps between the expected rewards, as `bandits.RewardAgent` says: what
-    seems best most of the time, and others now and then. Time of a decision and its reward: a
-    prediction for each action, and one row learned.
+    Where actions are only names, each has a regression of its reward of its own, and actions may
+    come and go: a new one is expected to bring the middle of the range of rewards until it has
+    brought some. Where actions have features, one regression of row, features and name together
+    learns from all of them, so that it knows something of an action that was never played. An
+    action is drawn by the gaps between the expected rewards, as `bandits.RewardAgent` says. Time of
+    a decision and its reward: a prediction for each action, and one row learned.
 
     Guarantee: `regret_certificate`, if every reward comes before the next decision.
 
@@ -71,8 +66,7 @@ class DecisionModel(Serializable):
     actions : names, or features by name, of the actions of a decision that lists none itself.
     context : what a row holds, if that is to be declared: "number", or the list of the values of
         a category, by column, those of features too, and "action" if its name is to count there.
-        Other columns are then refused, other values count as missing, and the size of the model is
-        bounded. By default columns and values come as they like.
+        Other columns are then refused, and other values count as missing.
     roles, crosses, terms : as for `folklearn.Model`.
     exploration, strength : how expected rewards are played, see `bandits.RewardAgent`.
     reward_range : the least and the largest reward.
@@ -165,13 +159,9 @@ class DecisionModel(Serializable):
     def decide(self, row: Row, actions: Actions = None, *, id: Name | None = None) -> Decision:
         """Choose an action for a row; its reward goes to `reward`, at any later time.
 
-        Parameters
-        ----------
-        row : what is known, by column.
-        actions : the names of those that may be chosen, or their features by name; by default
-            those that the model was made with.
-        id : a name of your own for the decision, such as that of your event; by default its
-            number, 0, 1, 2, ...
+        `actions` are the names of those that may be chosen, or their features by name; by default
+        those that the model was made with. `id` is a name of your own for the decision, such as
+        that of your event; by default its number, 0, 1, 2, ...
         """
         menu, rows = self._offer(row, actions)
         id = self.n_decisions if id is None else action_name(id, "the id of a decision")
@@ -208,10 +198,10 @@ class DecisionModel(Serializable):
     def expire(self, decision: Decision | Name) -> None:
         """Stop waiting: learn the default reward, or drop the decision if there is none."""
         if self.default_reward is None:
-            self.drop(decision)
-            return
+            return self.drop(decision)
         self._absorb(self._find(decision), self._share_of(self.default_reward))
         self.n_expired += 1
+        return None
 
     def drop(self, decision: Decision | Name) -> None:
         """Stop waiting for the reward of a decision; it counts in ``n_dropped``."""
@@ -219,10 +209,9 @@ class DecisionModel(Serializable):
         self.n_dropped += 1
 
     def release_rows(self) -> None:
-        """Let go of every row: decisions that wait expire, and the regressions keep none.
+        """Let go of every row: decisions that wait `expire`, and the regressions keep none.
 
-        Expired decisions get the default reward, or are dropped if there is none (`expire`). The
-        rows that regressions keep enter their sums, see `Model.release_rows`.
+        Their rows enter sums, see `Model.release_rows`.
         """
         for id in [*self._pending]:
             self.expire(id)
@@ -231,11 +220,7 @@ class DecisionModel(Serializable):
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:
-        """Learn what an action brought that another policy chose; it may have features.
-
-        For starting with a log instead of from nothing. How likely the action was need not be
-        known.
-        """
+        """Learn what an action brought that another policy chose, however likely it was there."""
         menu, rows = self._offer(row, [action] if features is None else {action: features})
         share, X = self._share_of(reward), self._encode(rows, admit=True)
         self.has_features = features is not None
@@ -281,8 +266,8 @@ class DecisionModel(Serializable):
     @property
     def mean_reward(self) -> float | None:
         """The mean of these rewards, None without any."""
-        counts, totals = zip(*self._totals.values(), strict=True) if self._totals else ((), ())
-        return sum(totals) / sum(counts) if sum(counts) else None
+        n_rewards = sum(n for n, _ in self._totals.values())
+        return sum(total for _, total in self._totals.values()) / n_rewards if n_rewards else None
 
     @property
     def n_bytes(self) -> int:
@@ -304,33 +289,31 @@ class DecisionModel(Serializable):
         if self.n_forgotten:
             reason = reason or f"what {count_of(self.n_forgotten, 'action')} brought was forgotten"
         words = "the columns" if self.encoder is None else f"the columns ({self.encoder.in_words})"
+        explored, eta = self._regret.tolist()
         for key, pipeline in self.regressions.items():
-            proven = pipeline.certificate(self._losses[key], words)
-            if proven is not None:
+            if proven := pipeline.certificate(self._losses[key], words):
                 reason = reason or proven.reason
                 regression += max(0.0, proven.loss - proven.at_norm(math.sqrt(2.0) * B))
-        explored, eta = self._regret.tolist()
         words = words.format(by="the first rewards of each action")
         return RegretCertificate(self.n_rewards, explored, eta, regression, B, words, reason)
 
     # How a decision is made and learned.
 
     def _read_actions(self, actions: Actions) -> Menu:
-        has_features, was = isinstance(actions, Mapping), self.has_features
         if isinstance(actions, str) or not isinstance(actions, Iterable):
             raise InvalidInputError(f"actions are a list of names, or a dictionary: {actions!r}")
-        if was is not None and has_features != was:
-            raise InvalidInputError(
-                f"the actions of this model {'have features' if was else 'are only names'}: give "
-                f"{'a dictionary of them by name' if was else 'a list of names'}"
-            )
+        features: Mapping[Name, Any] | None = actions if isinstance(actions, Mapping) else None
+        if self.has_features not in (None, features is not None):
+            what, wanted = "are only names", "a list of names"
+            if self.has_features:
+                what, wanted = "have features", "a dictionary of them by name"
+            raise InvalidInputError(f"the actions of this model {what}: give {wanted}")
         menu: Menu = {}
-        for entry in actions:
-            name = action_name(entry)
+        for name in map(action_name, actions):
             if name in menu:
                 raise InvalidInputError(f"two actions have the same name, {name!r}")
-            menu[name] = actions[name] if isinstance(actions, Mapping) else None
-            if has_features and not isinstance(menu[name], Mapping):
+            menu[name] = None if features is None else features[name]
+            if features is not None and not isinstance(menu[name], Mapping):
                 raise not_a_row_error(menu[name], f"what action {name!r} has")
         if len(menu) > self.max_actions:
             raise InvalidInputError(
@@ -411,13 +394,15 @@ class DecisionModel(Serializable):
         losses = []
         for i, name in enumerate(names):
             pipeline = self.regressions.get(None if self.has_features else name)
-            row, loss = i % len(X), _UNKNOWN_LOSS
-            if pipeline is not None and pipeline.sparse:
+            row = i % len(X)
+            if pipeline is None:
+                losses.append(_UNKNOWN_LOSS)
+            elif pipeline.sparse:
                 x = X[row : row + 1].of_slots(pipeline.n_features)
-                loss = pipeline.predict_next(x)[0, 0]
-            elif pipeline is not None:  # places that came later say nothing yet
-                loss = pipeline.predict_row(X[row, : pipeline.n_features])[0]
-            losses.append(float(loss))
+                losses.append(float(pipeline.predict_next(x)[0, 0]))
+            else:  # places that came later say nothing yet
+                x = X[row, : pipeline.n_features]
+                losses.append(float(pipeline.predict_row(x)[0]))
         return np.array(losses)
 
     def _play(self, menu: Menu, X: Any) -> tuple[Array, Array, float]:
@@ -468,11 +453,11 @@ class DecisionModel(Serializable):
             self.expire(id)
 
     def _find(self, decision: Decision | Name) -> _Pending:
-        whole = decision if isinstance(decision, Decision) else None
-        id = action_name(decision if whole is None else whole.id, "the id of a decision")
+        named = decision.id if isinstance(decision, Decision) else decision
+        id = action_name(named, "the id of a decision")
         pending = self._pending.get(id)
         # One that was made before loading is the same, one of another model is not.
-        if pending is None or (whole is not None and repr(whole) != repr(pending.decision)):
+        if pending is None or repr(decision) not in (repr(named), repr(pending.decision)):
             raise InvalidInputError(
                 f"no decision waits under the id {id!r}: it was not made by this model, has its "
                 "reward, expired or was dropped"
@@ -504,14 +489,14 @@ class DecisionModel(Serializable):
 
     def to_record(self) -> Record:
         record = super().to_record()
-        config, waiting = record.config, self._pending.values()
+        config = record.config
         config["generator"] = serialization.generator_state(self._rng)
         config["totals"] = [[name, *total] for name, total in self._totals.items()]
         config["losses"] = [*self._losses.items()]
         serialization.put_inside(record, "regressions", [*self.regressions.values()])
         config["pending"] = [
             [decision.id, decision.action, decision.propensity, decision.x, *facts]
-            for decision, *facts in waiting
+            for decision, *facts in self._pending.values()
         ]
         return record
 
@@ -527,17 +512,20 @@ class DecisionModel(Serializable):
         self.regressions = dict(zip(self._losses, regressions, strict=True))
         encoder, last = self.encoder, -1
         for pipeline in regressions:
-            fits = encoder is not None and pipeline.sparse == encoder.sparse
-            fits = fits and pipeline.n_features <= max(1, len(encoder or ()))
-            if not fits or pipeline.n_classes != 2:
+            if (
+                encoder is None
+                or pipeline.sparse != encoder.sparse
+                or pipeline.n_features > max(1, len(encoder))
+                or pipeline.n_classes != 2
+            ):
                 raise record.error("has a regression that does not fit its columns")
         for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
             decision = Decision(
                 action_name(id), action_name(action),
                 validation.probability("propensity", propensity, certain=True), dict(row),
             )  # fmt: skip
-            number = validation.count("the number of a decision", number, last + 1)
-            last = validation.count("the number of a decision", number, 0, self.n_decisions - 1)
+            limits = last + 1, self.n_decisions - 1
+            last = validation.count("the number of a decision", number, *limits)
             loss = validation.fraction("loss", loss, 1.0)
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 

@@ -11,7 +11,7 @@ import numpy as np
 from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.summary import ModelSummary
+from folklearn.model.summary import SEGMENT_BOUND, ModelSummary
 from folklearn.report import style
 from folklearn.report.rendering import format_about, render
 from folklearn.report.style import svg_uri
@@ -36,7 +36,8 @@ def render_report(title: str, facts: ModelSummary) -> str:
     images = {name: svg_uri(facts.draw(name)) for name in names}
     if facts.explanation is not None and facts.explanation.shapes:
         images["shapes"] = svg_uri(draw_shapes(facts.explanation))
-    return render("report.html", title=title, facts=facts, images=images)
+    bound = SEGMENT_BOUND.replace("\n", " ")
+    return render("report.html", title=title, facts=facts, images=images, bound=bound)
 
 
 def report_model(model: "Model", title: str, path: Any = None) -> str:
@@ -46,10 +47,8 @@ def report_model(model: "Model", title: str, path: Any = None) -> str:
 
 
 def report_run(run: "Run", path: Any = None) -> str:
-    rate = run.n_rows / max(run.seconds, 1e-9)
-    speed = (
-        f"{run.n_rows:,} rows in {run.seconds:.1f} s: {rate:,.0f} rows a second, reading included."
-    )
+    rate = f"{run.n_rows / max(run.seconds, 1e-9):,.0f} rows a second, reading included"
+    speed = f"{run.n_rows:,} rows in {run.seconds:.1f} s: {rate}."
     facts = ModelSummary.of_model(run.model, run.metrics, speed=speed)
     return _write(render_report(f"Report on {run.name}", facts), path)
 
@@ -74,8 +73,7 @@ def draw_run(run: "Run", path: Any = None) -> Any:
     data = ModelSummary(run.labels, run.metrics, certificate=run.certificate).plot_data
     wide: list[plots.Plot] = []
     if "losses" in data:
-        bound = ModelSummary.bound_label(of_segments=True)
-        wide = [partial(plots.losses, *data["losses"], bound=bound)]
+        wide = [partial(plots.losses, *data["losses"], bound=SEGMENT_BOUND)]
         wide.append(partial(plots.errors, *data["errors"]))
     options = {"calibration": {}, "confusion": {"most": 10}}
     panels = [
@@ -83,11 +81,13 @@ def draw_run(run: "Run", path: Any = None) -> Any:
         for name in options
         if name in data
     ]
-    bounds = [checkpoint.lower_bound for checkpoint in run.checkpoints]
-    if any(map(math.isfinite, bounds)):
+    if any(math.isfinite(checkpoint.lower_bound) for checkpoint in run.checkpoints):
         rounds = [checkpoint.n_rounds for checkpoint in run.checkpoints]
-        losses = [checkpoint.loss for checkpoint in run.checkpoints]
-        panels.insert(0, partial(plots.certificate, rounds, losses, bounds))
+        lines = {
+            "average loss": [checkpoint.loss for checkpoint in run.checkpoints],
+            plots.BOUND: [max(checkpoint.lower_bound, 0.0) for checkpoint in run.checkpoints],
+        }
+        panels.insert(0, partial(plots.curves, rounds, lines, title="Average loss so far"))
     title = f"{run.name}: {run.n_rows:,} rows"
     return _save(plots.overview(wide, panels, title=title), path)
 

@@ -61,12 +61,9 @@ class Explanation:
 
     def top(self, n: int = 20) -> list[tuple[str, Any, float]]:
         """Return the n largest weights as (name, label, weight)."""
-        order = np.argsort(-np.abs(self.weights), axis=None)[:n]
-        rows, columns = np.unravel_index(order, self.weights.shape)
-        return [
-            (self.names[i], self.labels[k], float(self.weights[i, k]))
-            for i, k in zip(rows.tolist(), columns.tolist(), strict=True)
-        ]
+        order = np.argsort(-np.abs(self.weights), axis=None)[:n].tolist()
+        cells = [divmod(cell, len(self.labels)) for cell in order]
+        return [(self.names[i], self.labels[k], float(self.weights[i, k])) for i, k in cells]
 
     def top_columns(self, n: int = 20) -> list[tuple[str, float]]:
         """Return the n most important columns as (name, importance)."""
@@ -178,13 +175,10 @@ def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) ->
         return float(-np.log(np.maximum(p_label, TINY)).mean())
 
     before, importance = average_loss(table), {}
-    for name in encoder.learned:
-        if name not in table.columns:
-            continue
+    for name in filter(table.columns.__contains__, encoder.learned):
         rises = []
         for _ in range(_REPEATS):
-            shuffled = dict(table.columns)
-            shuffled[name] = shuffled[name][rng.permutation(len(labels))]
+            shuffled = {**table.columns, name: table.columns[name][rng.permutation(len(labels))]}
             rises.append(average_loss(Table(shuffled, table.lines, table.features)) - before)
         importance[name] = float(np.mean(rises))
     return importance

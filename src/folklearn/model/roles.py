@@ -89,10 +89,7 @@ def of_value(value: Any) -> str:
 
 
 def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
-    """Return the roles of columns by their first values that are not missing, but for some.
-
-    Columns are in the order in which rows bring values, those of one row by name.
-    """
+    """Return the roles of columns by their first values, in their order, those of a row by name."""
     roles = {}
     for row, name in _find_first_values(table):
         if name not in skip:
@@ -103,25 +100,21 @@ def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
 
 
 def of_rows(table: Table, asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the roles of columns that have a value; a text that says a number is a category.
-
-    Roles that were asked for are taken as they are.
-    """
+    """Return the roles of columns that have a value; a text that says a number is a category."""
     roles = {}
     for _, name in _find_first_values(table):
         column = table.columns[name]
-        role = asked[name] if name in asked else _infer_role(name, column)
-        is_code = role == NUMBER and isinstance(column, TextColumn) and name not in asked
-        roles[name] = CATEGORY if is_code else role
+        roles[name] = asked.get(name) or _infer_role(name, column)
+        if roles[name] == NUMBER and isinstance(column, TextColumn) and name not in asked:
+            roles[name] = CATEGORY
     return roles
 
 
 def _find_first_values(table: Table) -> list[tuple[int, str]]:
-    gaps = {}
-    for name, column in table.columns.items():  # what may be missing says nothing about a column
-        gaps[name] = is_missing(
-            column.without(is_gap) if isinstance(column, TextColumn) else column
-        )
+    gaps = {  # what may be missing says nothing about a column
+        name: is_missing(column.without(is_gap) if isinstance(column, TextColumn) else column)
+        for name, column in table.columns.items()
+    }
     return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
 
 
@@ -163,13 +156,12 @@ def _infer_role(name: str, column: Column) -> str:
     if dates := _infer_dates(column):
         return dates
     if _share(column, [bool(_LIKE_DATE.fullmatch(v)) for v in column.values]) >= _NEARLY_ALL:
-        orders = f"{format_role(name, 'day/month')} or {format_role(name, 'month/day')}"
-        _warn_of_text(
-            name,
-            "dates",
+        remedy = (
             "dates are read that look like 2024-05-31 or 31.05.2024; where the day or the month "
-            f"comes first, say which: {orders}",
+            f"comes first, say which: {format_role(name, 'day/month')} or "
+            f"{format_role(name, 'month/day')}"
         )
+        _warn_of_text(name, "dates", remedy)
     if are_sentences(values):
         n_values = len(np.unique(column.codes[column.codes >= 0]))
         if n_values > _FEW_TEXTS or n_texts < max(_ENOUGH, _OFTEN * n_values):
@@ -260,8 +252,7 @@ def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
         is_ready = isinstance(column, np.ndarray) and column.dtype.kind == "f"
         numbers = column if is_ready else _convert_column(name, role, column)
         numbers = np.asarray(numbers, np.float64)[None]
-        if not np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
-            raise _size_error(name, numbers)
+        _check_sizes(name, numbers)
         return EncodedColumn(numbers=numbers)
     if role in DATES:
         seconds = _convert_column(name, role, column)
@@ -306,15 +297,16 @@ def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -
         return EncodedColumn(second.parts, codes=codes, factors=np.nan_to_num(numbers))
     assert second.numbers is not None
     products = first.numbers * second.numbers
-    if not np.fmax.reduce(np.abs(products), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
-        raise _size_error(f"{a}:{b}", products)
+    _check_sizes(f"{a}:{b}", products)
     return EncodedColumn(numbers=products)
 
 
-def _size_error(name: str, numbers: Array) -> InvalidInputError:
+def _check_sizes(name: str, numbers: Array) -> None:
+    if np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
+        return
     bad = numbers.flat[np.nanargmax(np.abs(numbers))]
     problem = "is not finite" if np.isinf(bad) else "is too large to compute with"
-    return InvalidInputError(
+    raise InvalidInputError(
         f"column {name!r} has {bad:g}, which {problem}; leave such values out, scale them, or give "
         "the column the role category"
     )

@@ -129,11 +129,10 @@ class RowExplanation:
         groups: dict[Any, list[Contribution]] = {}
         for line in self.contributions:
             groups.setdefault(line.columns or line.name, []).append(line)
-        sums = [
-            each[0] if len(each) == 1 else Contribution(f"{each[0].columns[0]}:", "", nats, columns)
-            for columns, each in groups.items()
-            for nats in [sum(line.nats for line in each)]
-        ]
+        sums = []
+        for columns, each in groups.items():
+            total = Contribution(f"{columns[0]}:", "", sum(line.nats for line in each), columns)
+            sums.append(each[0] if len(each) == 1 else total)
         for line in _with_rest(sums, _MAX_LINES, "other"):
             lines.append(f"{line.nats:+.2f}  {line}")
             if len(words := groups.get(line.columns, ())) > 1:  # below their sum
@@ -148,9 +147,8 @@ class RowExplanation:
         gives = f"gives {self.label} {format_about(self.model_probabilities[0])}"
         if self.share == 1.0:
             return f"{self.explained_by}, which {gives}"
-        share = format_about(self.share)
-        of_all = f"which has {share} of the weight, and alone"
-        return f'the expert "{self.explained_by}", {of_all} {gives}'
+        share = f"{format_about(self.share)} of the weight"
+        return f'the expert "{self.explained_by}", which has {share}, and alone {gives}'
 
 
 def _with_rest(lines: Sequence[Contribution], n: int, noun: str) -> list[Contribution]:

@@ -40,13 +40,7 @@ class Checkpoint:
 
 
 class Score:
-    """Result of `Model.score`: metrics of rows with labels.
-
-    Attributes
-    ----------
-    labels : the classes that the model knows.
-    metrics : of the rows: counts and rates by class, calibration, segments.
-    """
+    """Result of `Model.score`: the `metrics` of rows with labels, and the `labels` it knows."""
 
     def __init__(
         self, model: "Model", metrics: Metrics | None = None, costs: Costs | None = None
@@ -128,10 +122,7 @@ class Score:
 
     @property
     def rare(self) -> dict[Any, ClassRecord]:
-        """The classes with less than 40 % of an equal share of the rows, the rarest first.
-
-        Of two classes that is one with less than 20 % of them.
-        """
+        """The classes with less than 40 % of an equal share of the rows, the rarest first."""
         classes = {label: record for label, record in self.classes.items() if record.n_rows}
         limit = _RARE_SHARE * self.n_rows / max(1, len(classes))
         rare = {label: record for label, record in classes.items() if record.n_rows < limit}
@@ -222,16 +213,9 @@ class Run(Score):
             self.checkpoints.pop()
         if certificate is not None and certificate.valid and metrics.weight > 0.0:
             bound = certificate.best_linear_at_least / metrics.weight
-        self.checkpoints.append(
-            Checkpoint(
-                n_rounds,
-                metrics.average_loss,
-                metrics.holdout_loss,
-                metrics.n_errors / max(1, n_rounds),
-                working_time() - self._started,
-                bound,
-            )
-        )
+        averages = metrics.average_loss, metrics.holdout_loss, metrics.n_errors / max(1, n_rounds)
+        seconds = working_time() - self._started
+        self.checkpoints.append(Checkpoint(n_rounds, *averages, seconds, bound))
 
     def finish(self) -> "Run":
         """Add the certificate, the regression in hindsight and the time."""
