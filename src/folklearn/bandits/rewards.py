@@ -32,13 +32,13 @@ class RegretCertificate:
     regressions. The proof is in docs/theory/reductions.md.
     """
 
-    n_rounds: int  # decisions whose reward was learned
-    explored: float  # the sum of c_t
+    n_rounds: int  #: decisions whose reward was learned
+    explored: float  #: the sum of c_t
     eta: float
-    regression: float  # the sum of C_a, in nats
-    B: float  # row norm of the linear models; a logit, the difference of two rows, has at most 2 B
-    features: str  # what the regressions are linear in
-    reason: str  # why nothing is proven, or empty
+    regression: float  #: the sum of C_a, in nats
+    B: float  #: row norm of the linear models; a logit, the difference of two rows, has at most 2 B
+    features: str  #: what the regressions are linear in
+    reason: str  #: why nothing is proven, or empty
 
     @property
     def valid(self) -> bool:

@@ -48,9 +48,9 @@ class Pass(NamedTuple):
     """The state of a search after a pass, numbered from 1."""
 
     number: int
-    loss: float  # total, with the penalty if there is one, of the model of this pass, rounded up
-    at_least: float  # no model of the class has less; the best of all passes
-    gap: float  # the least loss of a model so far, less `at_least`
+    loss: float  #: total, with the penalty if there is one, of the model of this pass, rounded up
+    at_least: float  #: no model of the class has less; the best of all passes
+    gap: float  #: the least loss of a model so far, less `at_least`
 
 
 @dataclass(frozen=True)

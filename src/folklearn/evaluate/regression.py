@@ -40,14 +40,14 @@ _MIN_STEP_LENGTH = 1e-6
 class Regression:
     """A penalised logistic regression W (K, d) of all rows, and a bound for all linear models."""
 
-    W: Array  # centred over the classes
-    loss: float  # of W, in all, in nats
-    penalty: float  # 1 / (2 C) times the squares of weights; of two classes, of their difference
-    at_least: float  # no linear model has a loss and a penalty together below it
-    C: float  # of the penalty, as in scikit-learn
+    W: Array  #: centred over the classes
+    loss: float  #: of W, in all, in nats
+    penalty: float  #: 1 / (2 C) times the squares of weights; of two classes, of their difference
+    at_least: float  #: no linear model has a loss and a penalty together below it
+    C: float  #: of the penalty, as in scikit-learn
     n_rows: int
     total_weight: float
-    features: str = "the features as given"  # in words
+    features: str = "the features as given"  #: in words
 
     @property
     def gap(self) -> float:

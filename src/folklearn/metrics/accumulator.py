@@ -30,11 +30,11 @@ class Segment:
 
     start: int
     stop: int
-    loss: float  # weighted
+    loss: float  #: weighted
     n_errors: int
     weight: float
-    lower_bound: float = math.nan  # nats a row that no linear model is below, over about these rows
-    holdout_loss: float = math.nan  # a row, when the segment ended
+    lower_bound: float = math.nan  #: nats a row that no linear model is below, about here
+    holdout_loss: float = math.nan  #: a row, when the segment ended
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Window:
 
     start: int
     stop: int
-    loss: float  # weighted
+    loss: float  #: weighted
     n_errors: float
     weight: float
-    lower_bound: float  # no linear model has a total loss and a penalty below it
+    lower_bound: float  #: no linear model has a total loss and a penalty below it
 
     @property
     def n_rounds(self) -> int:
@@ -139,14 +139,14 @@ class ColumnRecord:
 
     name: str
     role: str
-    first: int | None  # the row of its first value, counted from 0
+    first: int | None  #: the row of its first value, counted from 0
     n_missing: int
-    n_outliers: int = 0  # more than 5 standard deviations from the mean of those before
-    n_categories: int = 0  # with a place, their own or shared
-    new_categories: tuple[str, ...] = ()  # that came after the first segment
+    n_outliers: int = 0  #: more than 5 standard deviations from the mean of those before
+    n_categories: int = 0  #: with a place, their own or shared
+    new_categories: tuple[str, ...] = ()  #: that came after the first segment
     is_constant: bool = False
-    shift: Shift | None = None  # a change of its values that is more than chance
-    explained: float = math.nan  # the share of the entropy of the classes that it alone explains
+    shift: Shift | None = None  #: a change of its values that is more than chance
+    explained: float = math.nan  #: the share of the entropy of the classes that it alone explains
 
 
 class Metrics(Serializable):

@@ -72,9 +72,9 @@ def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
 class CalibrationCurve:
     """Observed frequency against predicted probability, in the bins that hold rounds."""
 
-    predicted: Array  # mean probability of each bin
-    observed: Array  # how often the prediction was right there
-    count: Array  # weight of the rounds
+    predicted: Array  #: mean probability of each bin
+    observed: Array  #: how often the prediction was right there
+    count: Array  #: weight of the rounds
 
     @classmethod
     def of_bins(cls, mass: Any, predicted: Any, observed: Any) -> "CalibrationCurve":
@@ -95,13 +95,13 @@ class CalibrationCurve:
 class Scores:
     """Losses and scores of predictions; averages are over the weights."""
 
-    P: Array  # (T, K), row t predicted before label t was seen
-    y: NDArray[np.int64] | Array  # (T,) classes or (T, K) soft labels
-    weight: Array  # (T,)
-    losses: Array  # (T,), -ln of the probability of the label, unweighted; at most -ln `clip`
-    clip: float  # smallest probability that counts as it is
-    n_clipped: int  # rounds in which the label had a smaller one
-    comparator_losses: Array | None = None  # (T,), of the linear model to compare with
+    P: Array  #: (T, K), row t predicted before label t was seen
+    y: NDArray[np.int64] | Array  #: (T,) classes or (T, K) soft labels
+    weight: Array  #: (T,)
+    losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most -ln `clip`
+    clip: float  #: smallest probability that counts as it is
+    n_clipped: int  #: rounds in which the label had a smaller one
+    comparator_losses: Array | None = None  #: (T,), of the linear model to compare with
 
     def __repr__(self) -> str:
         averages = f"log loss {self.log_loss:.4g}, error {self.error_rate:.3g}"

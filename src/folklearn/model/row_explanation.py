@@ -47,18 +47,12 @@ _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of
 
 
 class Contribution(NamedTuple):
-    """What a column, a pair of columns, or a word of one adds to the log odds, in nats.
+    """What a column, a pair of columns, or a word of one adds to the log odds, in nats."""
 
-    name : of the column, or the pair; ``column: word`` of a word.
-    value : in this row, None if it is missing; "" of what has no value of its own.
-    nats : what it adds.
-    columns : what it belongs to: a column, or several; none of the constant and of waves.
-    """
-
-    name: str
-    value: Any
+    name: str  #: of the column, or the pair; ``column: word`` of a word
+    value: Any  #: in this row, None if it is missing; "" of what has no value of its own
     nats: float
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  #: what it belongs to; none of the constant and of waves
 
     def __str__(self) -> str:
         value = format_value(self.value).removesuffix(" 00:00:00")  # of a day
@@ -177,10 +171,10 @@ def explain_rows(
     decided: Labels | None = None,
     by_holdout: bool = True,
 ) -> Iterator[RowExplanation]:
-    """Yield why the rows of a table are predicted as they are.
+    """Yield why the rows of a table are predicted as they are, see `RowExplanation`.
 
-    It is about the most probable class, or `decided` (T,), as costs may ask for, against the most
-    probable other one. Experts are weighed as `Model.predict` does, or as `Model.predict_one`.
+    `decided` (T,) are classes in place of the most probable ones, as costs may ask for. Experts are
+    weighed as `Model.predict` does, or as `Model.predict_one`.
     """
     pipeline, encoder = model._check_learned()
     if pipeline.learner is None:
@@ -220,8 +214,7 @@ def _explain_scores(
 ) -> Iterator[tuple[str, float, Array, dict[_Line, float]]]:
     """Yield of rows the leading model, its weight, its logits, and what lines add to log odds.
 
-    The log odds are those of the pairs (T, 2) of classes. What is on top of the model of other
-    columns is joined to the leading one there.
+    The log odds are those of the pairs (T, 2) of classes.
     """
     assert pipeline.learner is not None
     Z, dense = pipeline.scale(X, by_holdout=by_holdout), pipeline.dense
@@ -245,8 +238,7 @@ def _explain_scores(
         if is_on_top:
             base_name, base_share, base_logits, base_sums = base
             name = base_name if name == WITHOUT_WORDS else f"{base_name}; {name}"
-            share *= base_share
-            logits = logits + base_logits
+            share, logits = share * base_share, logits + base_logits
             for line, nats in base_sums.items():
                 sums[line] = sums.get(line, 0.0) + nats
         yield name, share, logits, sums
