@@ -46,7 +46,67 @@ class Decision:
 Pending = tuple[Decision, Array]  # a decision, and what was seen
 
 
-class Agent(Serializable):
+class DecisionMaker(Serializable):
+    """Base of what is told later what came of its decisions, which wait for that or expire."""
+
+    def _start(
+        self,
+        seed: int | np.random.Generator,
+        max_pending: int,
+        default: Any = None,
+        wait: int | None = None,
+    ) -> None:
+        self._rng = validation.generator(seed)
+        self.max_pending = validation.count("max_pending", max_pending, 1)
+        self.wait = None if wait is None else validation.count("wait", wait, 1)
+        self._default: Any = None if default is None else self._outcome(default)
+        self.n_decisions = self.n_dropped = self.n_expired = 0
+        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
+        self._pending: OrderedDict[Any, Any] = OrderedDict()  # tuples, each with its decision first
+
+    def _outcome(self, value: Any) -> Any:
+        """Return an outcome as it is learned, checked."""
+        raise NotImplementedError
+
+    def _find(self, decision: Any) -> Any:
+        """Return what waits under a decision or its id, or raise."""
+        raise NotImplementedError
+
+    def _learn_default(self, decision: Any) -> None:
+        raise NotImplementedError
+
+    def _number_of(self, pending: Any) -> int:
+        number: int = pending[0].id
+        return number
+
+    def _expire_old(self) -> None:
+        first = -1 if self.wait is None else self.n_decisions - self.wait
+        while self._pending:
+            id, oldest = next(iter(self._pending.items()))
+            if len(self._pending) < self.max_pending and self._number_of(oldest) >= first:
+                return
+            self.expire(id)
+
+    def drop(self, decision: Any) -> None:
+        """Stop waiting for what comes of a decision; it counts in ``n_dropped``."""
+        del self._pending[self._find(decision)[0].id]
+        self.n_dropped += 1
+
+    def expire(self, decision: Any) -> None:
+        """Stop waiting: learn the default, or drop the decision if there is none."""
+        if self._default is None:
+            return self.drop(decision)
+        self._learn_default(decision)
+        self.n_expired += 1
+        return None
+
+    @property
+    def pending(self) -> tuple[Decision, ...]:
+        """The decisions that wait for what comes of them, oldest first."""
+        return tuple(decision for decision, *_ in self._pending.values())
+
+
+class Agent(DecisionMaker):
     """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
 
     One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
@@ -64,21 +124,7 @@ class Agent(Serializable):
     n_features: int
     n_classes: int
     learns_labels: bool = False
-
-    def _start(
-        self,
-        seed: int | np.random.Generator,
-        max_pending: int,
-        default: Any = None,
-        wait: int | None = None,
-    ) -> None:
-        self._rng = validation.generator(seed)
-        self.max_pending = validation.count("max_pending", max_pending, 1)
-        self.wait = None if wait is None else validation.count("wait", wait, 1)
-        self._default = None if default is None else self._outcome(default)
-        self.n_decisions = self.n_outcomes = self.n_dropped = self.n_expired = 0
-        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[int, Pending] = OrderedDict()
+    n_outcomes = 0
 
     def _see(self, x: Array) -> Array:
         """Return what the present state makes of x (d,): the numbers kept with a decision."""
@@ -129,14 +175,6 @@ class Agent(Serializable):
         self.n_decisions += 1
         return decision
 
-    def _expire_old(self) -> None:
-        first = -1 if self.wait is None else self.n_decisions - self.wait
-        while self._pending:
-            oldest = next(iter(self._pending))
-            if len(self._pending) < self.max_pending and oldest >= first:
-                return
-            self.expire(oldest)
-
     def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn the outcome of a decision, or of the decision of this id, once, in any order.
 
@@ -162,18 +200,8 @@ class Agent(Serializable):
         decision = Decision(-1, action, float(propensity), x)
         self._absorb(decision, self._see(x), self._outcome(outcome))
 
-    def drop(self, decision: Decision | int) -> None:
-        """Stop waiting for the outcome of a decision; it counts in ``n_dropped``."""
-        del self._pending[self._find(decision)[0].id]
-        self.n_dropped += 1
-
-    def expire(self, decision: Decision | int) -> None:
-        """Stop waiting: learn the default outcome, or drop the decision if there is none."""
-        if self._default is None:
-            return self.drop(decision)
+    def _learn_default(self, decision: Decision | int) -> None:
         self.learn(decision, self._default)
-        self.n_expired += 1
-        return None
 
     def find(self, decision: Decision | int) -> Decision:
         """Return a decision that waits for its outcome, by its id."""
@@ -200,11 +228,6 @@ class Agent(Serializable):
                 "outcome to the agent that acted"
             )
         return pending, seen
-
-    @property
-    def pending(self) -> tuple[Decision, ...]:
-        """The decisions that wait for their outcome, oldest first."""
-        return tuple(decision for decision, _ in self._pending.values())
 
     def to_record(self) -> Record:
         """Return the full state as a record, pending decisions and the generator included."""

@@ -72,11 +72,7 @@ class PredictionLoss:
     def against(
         self, linear: float, *, n_rounds: int, n_classes: int, C: float | None
     ) -> PredictionCertificate:
-        """Return what a lower bound says of the predictions.
-
-        It is about the loss and the penalty of every linear model; or, if C is None, about the loss
-        of one.
-        """
+        """Return the certificate by a bound for every linear model or, without C, for one."""
         reason = (
             f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
             f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
@@ -279,8 +275,8 @@ class Certifier(Serializable):
         return self._against(self._evidence.value(W), None)
 
     def _against(self, bound: float, C: float | None) -> PredictionCertificate:
-        sizes = {"n_rounds": self.n_rounds, "n_classes": self.n_classes}
-        return self._prediction_loss.against(bound, **sizes, C=C)
+        loss = self._prediction_loss
+        return loss.against(bound, n_rounds=self.n_rounds, n_classes=self.n_classes, C=C)
 
     def exact(
         self,

@@ -38,15 +38,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Window:
-    """The last rounds of a stream, from `start` to before `stop`, counted from 0: totals."""
-
-    start: int
-    stop: int
-    loss: float  #: weighted
-    n_errors: float
-    weight: float
-    lower_bound: float  #: no linear model has a total loss and a penalty below it
+class Window(Segment):
+    """The last rounds of a stream: `lower_bound` is below every total loss with its penalty."""
 
     @property
     def n_rounds(self) -> int:
@@ -100,30 +93,19 @@ def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
 class ClassRecord:
     """Counts of the rows of one class, and of predictions of it.
 
-    Attributes
-    ----------
-    n_rows, n_predicted, n_right : rows of the class; rows predicted as it; rows that are both.
-    precision, recall : the share of rows predicted as the class that were of it, and the share of
-        its rows that were predicted as it.
-    auc : share of pairs in which a row of the class had a higher probability of it than a row of
-        another class, ties counting half.
-    average_precision : mean precision over all thresholds of its probability, by the recall that
-        each one adds.
-    calibration_error : mean distance of predicted and observed frequency.
-
     Rates weigh rows, without weights of classes, and are NaN where there is nothing to know them
     by. For AUC and average precision probabilities are equal within a hundredth, and below .1, or
     above .9, if they, or what is left to 1, differ by less than an eighth or are below 1.5e-6.
     """
 
     n_rows: int
-    n_predicted: int
-    n_right: int
-    precision: float
-    recall: float
-    auc: float = math.nan
-    average_precision: float = math.nan
-    calibration_error: float = math.nan
+    n_predicted: int  #: as the class
+    n_right: int  #: that are both
+    precision: float  #: n_right / n_predicted
+    recall: float  #: n_right / n_rows
+    auc: float = math.nan  #: of the probability of the class, against all other rows
+    average_precision: float = math.nan  #: over all thresholds, by the recall that each one adds
+    calibration_error: float = math.nan  #: mean distance of predicted and observed frequency
 
     def in_words(self, n_rows: int) -> str:
         """Return the counts and rates in words; `n_rows` are those of all classes."""
@@ -433,8 +415,7 @@ class Metrics(Serializable):
             )  # fmt: skip
         is_constant = is_constant and self._moments[kernels.SQUARES, places[0]] == 0.0
         if column.is_feature:
-            n_missing = int(gaps[0])
-            record = replace(record, n_missing=n_missing, n_outliers=int(outliers[0]))
+            record = replace(record, n_missing=int(gaps[0]), n_outliers=int(outliers[0]))
         elif column.role == "number":
             record = replace(record, n_outliers=int(outliers.sum()))
         return replace(record, is_constant=is_constant)

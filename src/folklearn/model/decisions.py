@@ -9,7 +9,7 @@ import numpy as np
 
 from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array
-from folklearn.bandits.agent import MAX_PENDING, Decision, action_name
+from folklearn.bandits.agent import MAX_PENDING, Decision, DecisionMaker, action_name
 from folklearn.bandits.rewards import RULES, RegretCertificate, why_unproven
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.exploration import draw_action, most_regret
@@ -21,7 +21,7 @@ from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record
 from folklearn.utils import count_of, join_names
 
 Name = str | int  # of an action or of a decision
@@ -36,8 +36,6 @@ _SETTINGS = {"worst_case": False}  # a third faster, for every action of a decis
 
 
 class _Pending(NamedTuple):
-    """What a reward needs: its decision, and what was known when it was made."""
-
     decision: Decision
     number: int  # of the decision, in their order
     loss: float  # 1 minus the share of the reward that was expected of the action
@@ -45,7 +43,7 @@ class _Pending(NamedTuple):
     eta: float
 
 
-class DecisionModel(Serializable):
+class DecisionModel(DecisionMaker):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
     Use it where you act on a row, a dictionary as for `folklearn.Model`, and learn only what came
@@ -81,8 +79,8 @@ class DecisionModel(Serializable):
     actions : the names of the actions that are remembered, those offered last at the end.
     roles : the role of every column so far.
     n_decisions, n_rewards : decisions, and rewards learned; of these n_expired were the default.
-    n_dropped : decisions that were dropped without a reward.
-    n_forgotten : actions that were forgotten after they had brought rewards.
+    n_dropped, n_forgotten : decisions that were dropped without a reward, and actions that were
+        forgotten after they had brought some.
 
     Examples
     --------
@@ -132,11 +130,9 @@ class DecisionModel(Serializable):
         self.reward_range = check_reward_range(reward_range)
         self.default_reward = default_reward
         if default_reward is not None:
-            self._share_of(default_reward, "default_reward")
-        self.wait = None if wait is None else validation.count("wait", wait, 1)
-        self.max_pending = validation.count("max_pending", max_pending, 1)
+            self._outcome(default_reward, "default_reward")
+        self._start(seed, max_pending, default_reward, wait)
         self.max_actions = validation.count("max_actions", max_actions, 1)
-        self._rng = validation.generator(seed)
         self.has_features: bool | None = None  # whether actions have; None before any came
         self.encoder: TableEncoder | None = None
         if self.context is not None:
@@ -149,12 +145,7 @@ class DecisionModel(Serializable):
         # Number and sum of the rewards of each action; those that were offered last at the end.
         self._totals = OrderedDict.fromkeys(self.menu, (0, 0.0))
         self._regret = np.zeros(2)  # the sum of what was explored, and the largest eta
-        self.n_decisions = self.n_rewards = self.n_expired = self.n_dropped = self.n_late = 0
-        self.n_forgotten = 0
-        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[Name, _Pending] = OrderedDict()
-
-    # Decisions and their rewards.
+        self.n_rewards = self.n_late = self.n_forgotten = 0
 
     def decide(self, row: Row, actions: Actions = None, *, id: Name | None = None) -> Decision:
         """Choose an action for a row; its reward goes to `reward`, at any later time.
@@ -190,23 +181,10 @@ class DecisionModel(Serializable):
 
     def reward(self, decision: Decision | Name, reward: float) -> None:
         """Learn the reward of a decision, or of the decision of this id, once."""
-        pending, share = self._find(decision), self._share_of(reward)
+        pending, share = self._find(decision), self._outcome(reward)
         self._absorb(pending, share)
         n, total = self._totals.get(pending.decision.action, (0, 0.0))
         self._totals[pending.decision.action] = n + 1, total + float(reward)
-
-    def expire(self, decision: Decision | Name) -> None:
-        """Stop waiting: learn the default reward, or drop the decision if there is none."""
-        if self.default_reward is None:
-            return self.drop(decision)
-        self._absorb(self._find(decision), self._share_of(self.default_reward))
-        self.n_expired += 1
-        return None
-
-    def drop(self, decision: Decision | Name) -> None:
-        """Stop waiting for the reward of a decision; it counts in ``n_dropped``."""
-        del self._pending[self._find(decision).decision.id]
-        self.n_dropped += 1
 
     def release_rows(self) -> None:
         """Let go of every row: decisions that wait `expire`, and the regressions keep none.
@@ -222,7 +200,7 @@ class DecisionModel(Serializable):
     ) -> None:
         """Learn what an action brought that another policy chose, however likely it was there."""
         menu, rows = self._offer(row, [action] if features is None else {action: features})
-        share, X = self._share_of(reward), self._encode(rows, admit=True)
+        share, X = self._outcome(reward), self._encode(rows, admit=True)
         self.has_features = features is not None
         self._learn(action, X, float(self._expect_losses(menu, X)[0]), share)
         self._remember(menu)
@@ -254,11 +232,6 @@ class DecisionModel(Serializable):
         return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
 
     @property
-    def pending(self) -> tuple[Decision, ...]:
-        """The decisions that wait for their reward, oldest first."""
-        return tuple(pending.decision for pending in self._pending.values())
-
-    @property
     def rewards(self) -> dict[Name, tuple[int, float | None]]:
         """The number of rewards of each action, and their mean, None without any."""
         return {name: (n, total / n if n else None) for name, (n, total) in self._totals.items()}
@@ -272,9 +245,9 @@ class DecisionModel(Serializable):
     @property
     def n_bytes(self) -> int:
         """About how much memory the regressions, the encoder and what waits take."""
-        parts = (self.encoder, *self.regressions.values())
-        n_waiting = len(self._pending) * self.n_bytes_of_decision
-        return sum(sized.n_bytes for sized in parts if sized is not None) + n_waiting
+        n_bytes = 0 if self.encoder is None else self.encoder.n_bytes
+        n_bytes += sum(pipeline.n_bytes for pipeline in self.regressions.values())
+        return n_bytes + len(self._pending) * self.n_bytes_of_decision
 
     @property
     def n_bytes_of_decision(self) -> int:
@@ -282,8 +255,7 @@ class DecisionModel(Serializable):
 
     def regret_certificate(self, *, B: float = 10.0) -> RegretCertificate:
         """Return what is proven about the expected regret so far, for models of norm at most B."""
-        latest = next(reversed(self._pending.values()), None)
-        is_open = latest is not None and latest.number == self.n_decisions - 1
+        is_open = any(each.number == self.n_decisions - 1 for each in self._pending.values())
         n_missing = self.n_dropped + self.n_expired + len(self._pending) - is_open
         regression, reason = 0.0, why_unproven(n_missing, self.n_late)
         if self.n_forgotten:
@@ -296,8 +268,6 @@ class DecisionModel(Serializable):
                 regression += max(0.0, proven.loss - proven.at_norm(math.sqrt(2.0) * B))
         words = words.format(by="the first rewards of each action")
         return RegretCertificate(self.n_rewards, explored, eta, regression, B, words, reason)
-
-    # How a decision is made and learned.
 
     def _read_actions(self, actions: Actions) -> Menu:
         if isinstance(actions, str) or not isinstance(actions, Iterable):
@@ -328,12 +298,17 @@ class DecisionModel(Serializable):
         menu = self.menu if actions is None else self._read_actions(actions)
         if not menu:
             raise InvalidInputError('there is no action to choose from: decide(row, ["a", "b"])')
-        self._check_columns(row)
+        if self.context is not None:
+            columns = set(row).union(*filter(None, menu.values()))
+            if unknown := sorted(map(str, columns - self.context.keys())):
+                raise InvalidInputError(
+                    f"{join_names(unknown)} is not in the context of this model, which is: "
+                    f"{join_names(list(self.context))}"
+                )
         rows: list[Row] = []
         for name, features in menu.items():
             if features is None:
                 return menu, [row]
-            self._check_columns(features)
             merged = {**row, **features, ACTION: str(name)}
             if len(merged) < len(row) + len(features) + 1:
                 raise InvalidInputError(
@@ -344,14 +319,6 @@ class DecisionModel(Serializable):
                 del merged[ACTION]
             rows.append(merged)
         return menu, rows
-
-    def _check_columns(self, row: Row) -> None:
-        if self.context is not None and not row.keys() <= self.context.keys():
-            unknown = sorted(map(str, row.keys() - self.context.keys()))
-            raise InvalidInputError(
-                f"{join_names(unknown)} is not in the context of this model, which is: "
-                f"{join_names(list(self.context))}"
-            )
 
     def _remember(self, menu: Menu) -> None:
         """Note which actions were offered last; forget those beyond `max_actions`."""
@@ -444,13 +411,11 @@ class DecisionModel(Serializable):
         self.n_late += pending.number < self.n_decisions - 1
         self._regret[:] = self._regret[0] + pending.explored, max(self._regret[1], pending.eta)
 
-    def _expire_old(self) -> None:
-        first = -1 if self.wait is None else self.n_decisions - self.wait
-        while self._pending:
-            id, oldest = next(iter(self._pending.items()))
-            if len(self._pending) < self.max_pending and oldest.number >= first:
-                return
-            self.expire(id)
+    def _learn_default(self, decision: Decision | Name) -> None:
+        self._absorb(self._find(decision), self._default)
+
+    def _number_of(self, pending: _Pending) -> int:
+        return pending.number
 
     def _find(self, decision: Decision | Name) -> _Pending:
         named = decision.id if isinstance(decision, Decision) else decision
@@ -464,7 +429,7 @@ class DecisionModel(Serializable):
             )
         return pending
 
-    def _share_of(self, reward: Any, name: str = "reward") -> float:
+    def _outcome(self, reward: Any, name: str = "reward") -> float:
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
         if not isinstance(reward, bool | int | float | np.bool_ | np.number):
@@ -512,11 +477,11 @@ class DecisionModel(Serializable):
         self.regressions = dict(zip(self._losses, regressions, strict=True))
         encoder, last = self.encoder, -1
         for pipeline in regressions:
+            fits = encoder is not None and pipeline.sparse == encoder.sparse
             if (
-                encoder is None
-                or pipeline.sparse != encoder.sparse
-                or pipeline.n_features > max(1, len(encoder))
+                not fits
                 or pipeline.n_classes != 2
+                or pipeline.n_features > max(1, len(encoder or ()))
             ):
                 raise record.error("has a regression that does not fit its columns")
         for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
@@ -530,7 +495,9 @@ class DecisionModel(Serializable):
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 
     def __repr__(self) -> str:
-        names, mean = join_names([*map(str, self.actions)]), self.mean_reward
-        text = f"DecisionModel({count_of(len(self.actions), 'action')}: {names}), "
-        text += f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
-        return text if mean is None else f"{text}, {mean:.4g} on average"
+        actions = (
+            f"{count_of(len(self.actions), 'action')}: {join_names([*map(str, self.actions)])}"
+        )
+        text = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
+        mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
+        return f"DecisionModel({actions}), {text}{mean}"
