@@ -212,13 +212,13 @@ MENUS = {
 def test_a_log_whose_actions_have_features():
     log = Interactions(**MENUS, feature_names=["a", "b"])
     assert log.n_rounds == 3
-    assert [log.offered(t).tolist() for t in range(3)] == MENUS["X"]
+    assert [log.menu(t).tolist() for t in range(3)] == MENUS["X"]
     assert log.X[log.pairs].tolist() == [[1.0, 1.0], [4.0, 1.0], [5.0, 5.0]]
     assert log.sums(np.arange(6.0)).tolist() == [1.0, 9.0, 5.0]
     assert log.mean_reward == 0.5
     later = log[1:]
     assert (later.n_rounds, later.feature_names) == (2, ("a", "b"))
-    assert later.offered(0).tolist() == MENUS["X"][1]
+    assert later.menu(0).tolist() == MENUS["X"][1]
     assert later.rewards.tolist() == [0.0, 1.0]
     assert log[:0].n_rounds == 0
 

@@ -72,8 +72,8 @@ def test_text_of_actions_with_features():
     log = read(ADF)
     assert log.n_actions is None
     assert log.feature_names == ("user^age", "price", "sale")
-    assert log.offered(0).tolist() == [[30, 2, 0], [30, 3, 1]]
-    assert log.offered(1).tolist() == [[40, 1, 0], [40, 2, 0], [40, 3, 0]]
+    assert log.menu(0).tolist() == [[30, 2, 0], [30, 3, 1]]
+    assert log.menu(1).tolist() == [[40, 1, 0], [40, 2, 0], [40, 3, 0]]
     assert (log.actions.tolist(), log.rewards.tolist()) == ([1, 0], [0.5, 0.0])
 
 
@@ -90,11 +90,11 @@ def test_json_lines():
         "user^age", "user^city=Rome", "user^new", "good", "day",
         "i^constant", "i^id=red", "sizes^0", "sizes^1", "i^id=blue", "kinds=x", "kinds=y",
     )  # fmt: skip
-    assert log.offered(0).tolist() == [
+    assert log.menu(0).tolist() == [
         [30, 1, 1, 1, 2, 1, 1, 3, 4.5, 0, 0, 0],
         [30, 1, 1, 1, 2, 1, 0, 0, 0.0, 1, 1, 1],
     ]
-    assert log.offered(1).tolist() == log.offered(0)[::-1].tolist()
+    assert log.menu(1).tolist() == log.menu(0)[::-1].tolist()
     assert log.actions.tolist() == [1, 1]
     assert log.rewards.tolist() == [0.5, 0.5]
     assert log.propensities.tolist() == [0.25, 0.25]  # of p: the label's may have other factors

@@ -131,9 +131,9 @@ class RewardAgent(Agent):
     is at most E ``regret_certificate().bound``, under every exploration. In advance: for
     :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. The bound of the default strength is below 1 a
-    decision only after millions of rounds; ``strength="theory"`` explores more and makes it least
-    where :math:`C_T` is :math:`\frac d2 \ln t` nats a regression, what realizable rewards cost.
+    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. That says something of the default strength only after
+    millions of rounds; ``strength="theory"`` explores more and makes it least where :math:`C_T` is
+    :math:`\frac d2 \ln t` nats a regression.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Interactions:
     Attributes
     ----------
     X : contexts, (T, d). Without `n_actions`: for each decision a matrix with one row per action
-        that could be played; they are kept one below the other, see `offered`.
+        that could be played; they are kept one below the other, see `menu`.
     actions : what was played, (T,), numbered from 0 in each decision.
     propensities : the probability with which each was played at the time, (T,), above 0.
     rewards : what each earned, (T,), from 0 to 1.
@@ -42,7 +42,7 @@ class Interactions:
     (2, 0.5, [0, 1])
     >>> menus = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.5, 0.0], [0.0, 0.5]]]
     >>> log = Interactions(menus, [0, 2], [0.5, 0.1], [0.25, 1.0])
-    >>> log.offered(1).tolist(), log.offsets.tolist()
+    >>> log.menu(1).tolist(), log.offsets.tolist()
     ([[1.0, 1.0], [0.5, 0.0], [0.0, 0.5]], [0, 2, 5])
     """
 
@@ -88,7 +88,7 @@ class Interactions:
         """The place of each played action in a list of all pairs, (T,)."""
         return self.offsets[:-1] + self.actions
 
-    def offered(self, t: int) -> Array:
+    def menu(self, t: int) -> Array:
         """Return the features of what could be played in a decision: (d,), or a row per action."""
         rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
         return self.X[rows]
@@ -100,7 +100,7 @@ class Interactions:
     def __getitem__(self, which: slice) -> "Interactions":
         X: Any = self.X[which]
         if self.n_actions is None:
-            X = [self.offered(t) for t in range(self.n_rounds)[which]] or self.X[:0]
+            X = [self.menu(t) for t in range(self.n_rounds)[which]] or self.X[:0]
         names = "actions", "propensities", "rewards"
         columns = {name: getattr(self, name)[which] for name in names}
         return replace(self, X=X, **columns)

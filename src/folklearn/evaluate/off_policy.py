@@ -32,10 +32,8 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
 
     Parameters
     ----------
-    agent : what acts and learns.
-    X : contexts (T, d).
-    y : labels (T,), integers from 0 to K - 1: the action that earns 1, others earn 0. Or what every
-        action would earn, (T, K), from 0 to 1.
+    X, y : contexts (T, d), and the actions (T,) that earn 1, others earn 0; or what every action
+        would earn, (T, K), from 0 to 1.
     progress : True for a bar, or a function of the number of decisions so far.
 
     Examples
@@ -71,14 +69,13 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
 def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Labels, Array]:
     """Return contexts, labels if they were given, and what every action earns, all checked."""
     X, _ = validation.contexts(X, agent.n_features)
-    shape = (len(X), agent.n_classes)
+    shape, expected = (len(X), agent.n_classes), "a label per row of X, or what every action earns"
     if np.ndim(y) != 2:
         labels, _ = validation.labels(y, *shape)
         return X, labels, np.eye(agent.n_classes)[labels]
     if agent.learns_labels:
         raise InvalidInputError("this agent learns labels; give it a class per row, not rewards")
-    expected = "a label per row of X, or what every action earns, from 0 to 1"
-    R = validation.numbers_within("y", y, shape, 0.0, 1.0, expected)
+    R = validation.numbers_within("y", y, shape, 0.0, 1.0, f"{expected}, from 0 to 1")
     return X, np.empty(0, np.int64), R
 
 
@@ -237,10 +234,8 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
 
 
 def _check_length(log: Interactions, least: int) -> None:
-    if log.n_rounds < least:
-        raise InvalidInputError(
-            f"an interval needs at least {least} rounds; the log has {log.n_rounds}"
-        )
+    if (n := log.n_rounds) < least:
+        raise InvalidInputError(f"an interval needs at least {least} rounds; the log has {n}")
 
 
 def _standard_error(terms: Array) -> float:
@@ -276,7 +271,7 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
         )
     menus: list[Array] = [np.empty(0)]
     for t in range(log.n_rounds):
-        rows = log.offered(t)
+        rows = log.menu(t)
         p = play(rows) if callable(play) else play[t]
         menus.append(_check_policy(p, (len(rows),), f"decision {t} of policy", f" in decision {t}"))
     return np.concatenate(menus)
@@ -293,11 +288,7 @@ def _check_policy(P: Any, shape: tuple[int, ...], row: str, place: str = "") -> 
 
 
 class _RewardModel:
-    """Rewards as probabilities: a `Folklore` per action, or one over the features of actions.
-
-    Contexts are standardised as those of the log `like`, and a constant is added. What was never
-    played is expected to earn what all that was learned earned on average.
-    """
+    """Rewards as probabilities: a `Folklore` per action, or one over the features of actions."""
 
     def __init__(self, like: Interactions) -> None:
         self.n_actions = like.n_actions

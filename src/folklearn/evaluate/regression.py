@@ -1,7 +1,6 @@
 """Logistic regression in hindsight: the penalised fit to all rows, with a proven lower bound.
 
-For every model W of any norm, with p the prediction of any model at each row
-(`kernels.evidence`),
+For every model W, with p the prediction of any model at each row (`kernels.evidence`),
 
     sum of w loss(W) + 1/2 sum_ij tau_j W_ij^2  >=  c - 1/2 sum_ij G_ij^2 / tau_j,
 
@@ -114,9 +113,8 @@ def logistic_regression(
     C : inverse of the penalty, positive.
     constant : the column that holds a constant, which is hardly penalised.
     start : W (K, d) to begin with.
-    tol : of the objective, that the bound may lie below it.
-    most_passes : over the rows, at most, after which the gap that is left is reported; one more
-        finds the sizes of the columns.
+    tol, most_passes : by which part of the objective the bound may lie below it; passes over the
+        rows, at most, and one more that finds the sizes of the columns.
     n_jobs, device : of `best_in_class`.
 
     Examples

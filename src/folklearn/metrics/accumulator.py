@@ -252,17 +252,17 @@ class Metrics(Serializable):
 
     def _grow(self, n_classes: int, n_places: int) -> None:
         """Make room for more classes and places; too many classes end the tables."""
-        n_new = n_classes - self._classes.shape[1]
-        if n_new > 0:
-            self._classes = np.pad(self._classes, ((0, 0), (0, n_new)))
-            self._class_weights = np.pad(self._class_weights, ((0, 0), (0, n_new)))
-            if n_classes > _MAX_CLASSES_OF_TABLES:
-                self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
-                self._probability_sums = self._probability_sums[:0]
-            else:
-                self._confusion = np.pad(self._confusion, (0, n_new))
-                self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
-                self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
+        n_new = max(0, n_classes - self._classes.shape[1])
+        late = (0, 0), (0, n_new)
+        self._classes = np.pad(self._classes, late)
+        self._class_weights = np.pad(self._class_weights, late)
+        if self._classes.shape[1] > _MAX_CLASSES_OF_TABLES:
+            self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
+            self._probability_sums = self._probability_sums[:0]
+        else:
+            self._confusion = np.pad(self._confusion, (0, n_new))
+            self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
+            self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
         wider = (0, 0), (0, max(0, n_places - self._counts.shape[1]))
         self._counts, self._moments = np.pad(self._counts, wider), np.pad(self._moments, wider)
 

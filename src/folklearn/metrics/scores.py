@@ -1,7 +1,7 @@
 """Scores of arrays of predictions: checked probabilities, losses, calibration, regret."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -189,7 +189,6 @@ def score(
     *,
     weight: ArrayLike | None = None,
     clip: float = MIN_PROBABILITY,
-    comparator_losses: ArrayLike | None = None,
 ) -> Scores:
     """Score probability rows P (T, K) of any origin, strictly.
 
@@ -210,19 +209,13 @@ def score(
     weights = validation.weights(weight, len(P))
     if not 0.0 <= clip < 1.0:
         raise InvalidInputError(f"clip must be a number from 0 to below 1, got {clip!r}")
-    if comparator_losses is not None:
-        comparator_losses = validation.numbers("comparator_losses", comparator_losses)
-        if comparator_losses.shape != (len(P),):
-            shape = comparator_losses.shape
-            raise InvalidInputError(f"comparator_losses has shape {shape}; expected ({len(P)},)")
     if len(soft):
         is_clipped = ((soft > 0.0) & (P - clip < 0.0)).any(axis=1)
     else:
         is_clipped = P[np.arange(len(P)), labels] < clip
-    return Scores(
-        P, soft if len(soft) else labels, weights, log_losses(P, labels, soft, clip), float(clip),
-        int(is_clipped.sum()), comparator_losses,
-    )  # fmt: skip
+    losses = log_losses(P, labels, soft, clip)
+    n_clipped = int(is_clipped.sum())
+    return Scores(P, soft if len(soft) else labels, weights, losses, float(clip), n_clipped)
 
 
 def progressive(
@@ -258,7 +251,7 @@ def progressive(
             raise InvalidInputError(f"comparator has shape {np.shape(W)}; expected {expected}")
         losses = linear_losses(X, y, W)
     P = learner.run(X, y, weight=weight, progress=progress)
-    return score(P, y, weight=weight, clip=clip, comparator_losses=losses)
+    return replace(score(P, y, weight=weight, clip=clip), comparator_losses=losses)
 
 
 def _check_weight(weights: Array) -> None:

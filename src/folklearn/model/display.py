@@ -3,54 +3,25 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.summary import SEGMENT_BOUND, ModelSummary
 from folklearn.report import style
 from folklearn.report.rendering import format_about, render
-from folklearn.report.style import svg_uri
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.explain import Explanation
     from folklearn.model.model import Model
-    from folklearn.model.row_explanation import RowExplanation
-    from folklearn.model.run import Run
     from folklearn.model.shapes import Shape
 
-_MAX_DRAWN_LINES = 20
 _MAX_PANELS, _PANELS_ACROSS = 12, 4
 _MAX_DRAWN_CLASSES, _MAX_BARS = 6, 24  # of a panel
 _STRIP = 0.14  # of the height of a panel, for the rows
-
-
-def render_report(title: str, facts: ModelSummary) -> str:
-    """Return a summary as one HTML page that needs no other file."""
-    names = [name for name in facts.plot_data if name not in ("errors", "drift")]
-    images = {name: svg_uri(facts.draw(name)) for name in names}
-    if facts.explanation is not None and facts.explanation.shapes:
-        images["shapes"] = svg_uri(draw_shapes(facts.explanation))
-    bound = SEGMENT_BOUND.replace("\n", " ")
-    return render("report.html", title=title, facts=facts, images=images, bound=bound)
-
-
-def report_model(model: "Model", title: str, path: Any = None) -> str:
-    if not model.n_rounds:
-        raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
-    return _write(render_report(title, ModelSummary.of_model(model)), path)
-
-
-def report_run(run: "Run", path: Any = None) -> str:
-    rate = f"{run.n_rows / max(run.seconds, 1e-9):,.0f} rows a second, reading included"
-    speed = f"{run.n_rows:,} rows in {run.seconds:.1f} s: {rate}."
-    facts = ModelSummary.of_model(run.model, run.metrics, speed=speed)
-    return _write(render_report(f"Report on {run.name}", facts), path)
 
 
 class ReportPage(str):
@@ -62,46 +33,24 @@ class ReportPage(str):
         return f"ReportPage of {len(self):,} characters"
 
 
-def _write(text: str, path: Any) -> ReportPage:
+def render_report(title: str, facts: ModelSummary, path: Any = None) -> ReportPage:
+    """Return a summary as one HTML page that needs no other file; write it to a path."""
+    names = [name for name in facts.plot_data if name not in ("errors", "drift")]
+    images = {name: style.svg_uri(facts.draw(name)) for name in names}
+    if facts.explanation is not None and facts.explanation.shapes:
+        images["shapes"] = style.svg_uri(draw_shapes(facts.explanation))
+    bound = SEGMENT_BOUND.replace("\n", " ")
+    page = render("report.html", title=title, facts=facts, images=images, bound=bound)
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    return ReportPage(text)
+            file.write(page)
+    return ReportPage(page)
 
 
-def draw_run(run: "Run", path: Any = None) -> Any:
-    data = ModelSummary(run.labels, run.metrics, certificate=run.certificate).plot_data
-    wide: list[plots.Plot] = []
-    if "losses" in data:
-        wide = [partial(plots.losses, *data["losses"], bound=SEGMENT_BOUND)]
-        wide.append(partial(plots.errors, *data["errors"]))
-    options = {"calibration": {}, "confusion": {"most": 10}}
-    panels = [
-        partial(getattr(plots, name), *data[name], **options[name])
-        for name in options
-        if name in data
-    ]
-    if any(math.isfinite(checkpoint.lower_bound) for checkpoint in run.checkpoints):
-        rounds = [checkpoint.n_rounds for checkpoint in run.checkpoints]
-        lines = {
-            "average loss": [checkpoint.loss for checkpoint in run.checkpoints],
-            plots.BOUND: [max(checkpoint.lower_bound, 0.0) for checkpoint in run.checkpoints],
-        }
-        panels.insert(0, partial(plots.curves, rounds, lines, title="Average loss so far"))
-    title = f"{run.name}: {run.n_rows:,} rows"
-    return _save(plots.overview(wide, panels, title=title), path)
-
-
-def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
-    labels = list(map(str, explanation.labels))
-    return _save(plots.weights(explanation.names, labels, explanation.weights.T), path)
-
-
-def draw_row_explanation(explanation: "RowExplanation", path: Any = None) -> Any:
-    lines, classes = explanation.top(_MAX_DRAWN_LINES), [explanation.against, explanation.label]
-    W = [[0.0] * len(lines), [line.nats for line in lines]]
-    look: Any = {"title": f"Why {explanation.label}?", "what": "log odds", "most": len(lines)}
-    return _save(plots.weights(list(map(str, lines)), classes, W, **look), path)
+def report_model(model: "Model", title: str, path: Any = None) -> ReportPage:
+    if not model.n_rounds:
+        raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
+    return render_report(title, ModelSummary.of_model(model), path)
 
 
 @style.use_style()
@@ -156,7 +105,7 @@ def draw_shapes(
     about += f" Grey: the last {count_of(explanation.n_recent, 'row')}; a circle: missing values."
     about = textwrap.fill(about, int(page.get_figwidth() * 72.0 / (0.55 * style.SMALL)))
     page.supxlabel(about, x=0.01, ha="left", fontsize=style.SMALL, color=style.QUIET)
-    return _save(page, path)
+    return style.save(page, path)
 
 
 def _draw_curves(ax: Any, shape: "Shape", heights: Array, limits: tuple[float, float]) -> list[Any]:
@@ -200,9 +149,3 @@ def _draw_bars(ax: Any, shape: "Shape", heights: Array, limits: tuple[float, flo
     ax.set(xlim=limits, ylim=(-0.5, len(shown) - 0.5))
     style.write_note(ax, (1.0, 1.0), f"{len(shown)} of {n}" * (len(shown) < n), offset=3.0)
     return bars
-
-
-def _save(figure: Any, path: Any) -> Any:
-    if path is not None:
-        plots.save(figure, path)
-    return figure

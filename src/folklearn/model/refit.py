@@ -276,8 +276,7 @@ class EncodedRows:
         if self._exact is None:
             n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
             self._n_bytes += sum(array.nbytes for array in batch)
-            n_weights = len(model.label_encoder) * n_columns
-            if not is_regression_affordable(n_weights, self._n_bytes):
+            if not is_regression_affordable(len(model.label_encoder) * n_columns, self._n_bytes):
                 self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:

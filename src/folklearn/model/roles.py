@@ -70,8 +70,9 @@ def kind_of(role: str) -> Kind:
 
 def check_known(role: str, name: str) -> None:
     if role not in ROLES:
+        roles = ", ".join(ROLES)
         raise InvalidInputError(
-            f"column {name!r} cannot have the role {role!r}; roles are: {', '.join(ROLES)}"
+            f"column {name!r} cannot have the role {role!r}; roles are: {roles}"
         )
 
 
@@ -82,9 +83,8 @@ def of_value(value: Any) -> str:
     ['number', 'category', 'date', 'words', 'number']
     """
     if isinstance(value, str):
-        if dates := _infer_dates(TextColumn.of([value])):
-            return dates
-        return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
+        is_sentence = len(value.split()) >= _SENTENCE
+        return _infer_dates(TextColumn.of([value])) or (WORDS if is_sentence else CATEGORY)
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
 
@@ -120,8 +120,9 @@ def _find_first_values(table: Table) -> list[tuple[int, str]]:
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
     """Return the roles of the columns of the first rows, in order, but for some."""
-    names = [name for name in head.columns if name not in set(skip)]
-    return {name: _infer_role(name, head.columns[name]) for name in names}
+    skipped = set(skip)
+    columns = head.columns.items()
+    return {name: _infer_role(name, column) for name, column in columns if name not in skipped}
 
 
 def _infer_role(name: str, column: Column) -> str:
@@ -220,19 +221,13 @@ def describe_roles(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 
 
 class EncodedColumn(NamedTuple):
-    """What a column, or a cross of two, says in every row: `numbers`, a category, or `words`.
+    """What a column, or a cross of two, says in every row: `numbers`, a category, or `words`."""
 
-    parts : names of its parts: "" for a number, those of a date, or the categories.
-    numbers : (parts, T), NaN where missing.
-    codes : (T,) the category of every row, -1 for none, which has the value `factors`, (T,) or 1.
-    words : any number of places for every row, by hash.
-    """
-
-    parts: Sequence[str] = ("",)
-    numbers: Array | None = None
-    codes: NDArray[np.integer[Any]] | None = None
-    factors: Array | float = 1.0
-    words: SparseRows | None = None
+    parts: Sequence[str] = ("",)  # "" for a number, those of a date, or the categories
+    numbers: Array | None = None  # (parts, T), NaN where missing
+    codes: NDArray[np.integer[Any]] | None = None  # (T,) of the categories, -1 for none
+    factors: Array | float = 1.0  # (T,) the values of the categories
+    words: SparseRows | None = None  # any number of places for every row, by hash
 
     def hash_parts(self) -> SparseRows:
         """Return the words, or one hashed place for every row that has a category."""
@@ -322,10 +317,10 @@ def _convert_column(name: str, role: str, column: Column) -> Array:
     assert isinstance(column, np.ndarray)
     has_dates = column.dtype.kind == "M"
     if has_dates != (role in DATES):
-        if not is_missing(column).all():  # nothing is of no kind
-            held = "dates" if has_dates else "numbers"
-            raise InvalidInputError(f"column {name!r} holds {held}, and its role is {role}")
-        return np.full(len(column), np.nan)
+        if is_missing(column).all():  # nothing is of no kind
+            return np.full(len(column), np.nan)
+        held = "dates" if has_dates else "numbers"
+        raise InvalidInputError(f"column {name!r} holds {held}, and its role is {role}")
     if not has_dates:
         return np.asarray(column, np.float64)
     exact = column.astype("datetime64[us]")

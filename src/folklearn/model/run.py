@@ -2,18 +2,26 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from folklearn import plots
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
+from folklearn.model.display import ReportPage, render_report
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
-from folklearn.model.summary import describe_columns, describe_oddities
+from folklearn.model.summary import (
+    SEGMENT_BOUND,
+    ModelSummary,
+    describe_columns,
+    describe_oddities,
+)
 from folklearn.progress import working_time
 from folklearn.utils import count_of
 
@@ -162,10 +170,9 @@ class Run(Score):
     n_unlabelled : rows that were only predicted; `n_rows` were learned.
     holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
-    certificate : what no linear model could have beaten, over the life of the model.
-    coverage : how often prediction sets missed the label, over the life of the model.
-    hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
-        is below, with its penalty; None where that was too large to be done unasked.
+    certificate, coverage : of linear models, and of prediction sets, over the life of the model.
+    hindsight : a logistic regression of all rows of this run, with its bound for linear models;
+        None where that was too large to be done unasked.
     checkpoints : averages over all rows of the model, at doubling numbers of rows.
     metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """
@@ -238,15 +245,31 @@ class Run(Score):
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the run on one page; return the figure, and write it to a file."""
-        from folklearn.model.display import draw_run
+        data = ModelSummary(self.labels, self.metrics).plot_data
+        wide: list[plots.Plot] = []
+        if "losses" in data:
+            wide = [partial(plots.losses, *data["losses"], bound=SEGMENT_BOUND)]
+            wide.append(partial(plots.errors, *data["errors"]))
+        panels: list[plots.Plot] = []
+        if any(math.isfinite(checkpoint.lower_bound) for checkpoint in self.checkpoints):
+            rounds = [checkpoint.n_rounds for checkpoint in self.checkpoints]
+            lines = {
+                "average loss": [checkpoint.loss for checkpoint in self.checkpoints],
+                plots.BOUND: [max(checkpoint.lower_bound, 0.0) for checkpoint in self.checkpoints],
+            }
+            panels.append(partial(plots.curves, rounds, lines, title="Average loss so far"))
+        for name, options in (("calibration", {}), ("confusion", {"most": 10})):
+            if name in data:
+                panels.append(partial(getattr(plots, name), *data[name], **options))
+        title = f"{self.name}: {self.n_rows:,} rows"
+        return plots.save(plots.overview(wide, panels, title=title), path)
 
-        return draw_run(self, path)
-
-    def report(self, path: Any = None) -> str:
+    def report(self, path: Any = None) -> ReportPage:
         """Return the text of one HTML page about the run, self-contained; write it to a path."""
-        from folklearn.model.display import report_run
-
-        return report_run(self, path)
+        rate = f"{self.n_rows / max(self.seconds, 1e-9):,.0f} rows a second, reading included"
+        speed = f"{self.n_rows:,} rows in {self.seconds:.1f} s: {rate}."
+        facts = ModelSummary.of_model(self.model, self.metrics, speed=speed)
+        return render_report(f"Report on {self.name}", facts, path)
 
     def __repr__(self) -> str:
         rows = count_of(self.n_rows, "row")
