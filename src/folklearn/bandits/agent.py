@@ -47,7 +47,7 @@ Pending = tuple[Decision, Array]  # a decision, and what was seen
 
 
 class DecisionMaker(Serializable):
-    """Base of what is told later what came of its decisions, which wait for that or expire."""
+    """Base of what learns later what came of its decisions, which wait for that or expire."""
 
     def _start(
         self,

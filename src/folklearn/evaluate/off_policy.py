@@ -137,21 +137,15 @@ def off_policy(
     Unbiased is over the draws of the actions, also if the agent learned as it went: if propensities
     are those of the draws, every action of the policy could have been drawn, which no log can show,
     and the policy was *not learned from this log* (for that: `LearnedPolicy`). The interval is
-    normal and asymptotic, by the delta method for SNIPS, the standard error enlarged by what a
-    single outcome can change, 1 / `Estimate.effective_size`: look at that first.
+    normal, the standard error enlarged by 1 / `Estimate.effective_size`: look at that first.
 
     Parameters
     ----------
-    log : what an agent did (`interact`), or logged data of any origin.
     policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
-        by its `policy`; a learner, by its `predict`, played by sampling; a function. If actions
-        have features, probabilities (m,) of each decision, or what makes them from its rows
-        (m, d). Or `LearnedPolicy`, which is learned from the log itself.
-    method : ``"ips"``, ``"snips"`` or ``"dr"``.
-    rewards : q (T, K) between 0 and 1, for DR only; if actions have features, q (N,) of all of
-        them, one decision after the other. What is for round t must not depend on action t, nor on
-        what came of it. By default `reward_model(log)`.
-    confidence : above 0 and below 1.
+        by its `policy`; a learner, by its `predict`; a function. If actions have features, (m,) of
+        each decision, or what makes them from its rows (m, d). Or `LearnedPolicy`.
+    rewards : q (T, K) from 0 to 1, or (N,) if actions have features, for DR only. What is for round
+        t must not depend on action t, nor on what came of it. By default `reward_model(log)`.
 
     Examples
     --------

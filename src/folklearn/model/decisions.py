@@ -187,10 +187,7 @@ class DecisionModel(DecisionMaker):
         self._totals[pending.decision.action] = n + 1, total + float(reward)
 
     def release_rows(self) -> None:
-        """Let go of every row: decisions that wait `expire`, and the regressions keep none.
-
-        Their rows enter sums, see `Model.release_rows`.
-        """
+        """Let go of every row: decisions that wait `expire`, and the regressions keep none."""
         for id in [*self._pending]:
             self.expire(id)
         self.regressions = {key: each.without_rows() for key, each in self.regressions.items()}
@@ -286,9 +283,8 @@ class DecisionModel(DecisionMaker):
             if features is not None and not isinstance(menu[name], Mapping):
                 raise not_a_row_error(menu[name], f"what action {name!r} has")
         if len(menu) > self.max_actions:
-            raise InvalidInputError(
-                f"{len(menu):,} actions are more than max_actions, {self.max_actions:,}"
-            )
+            n, most = len(menu), self.max_actions
+            raise InvalidInputError(f"{n:,} actions are more than max_actions, {most:,}")
         return menu
 
     def _offer(self, row: Row, actions: Actions) -> tuple[Menu, list[Row]]:
@@ -475,14 +471,10 @@ class DecisionModel(DecisionMaker):
         self._losses = {key: float(loss) for key, loss in record.word("losses")}
         regressions = record.inner("regressions", list[OnlinePipeline])
         self.regressions = dict(zip(self._losses, regressions, strict=True))
-        encoder, last = self.encoder, -1
+        encoder, n_columns, last = self.encoder, max(1, len(self.encoder or ())), -1
         for pipeline in regressions:
-            fits = encoder is not None and pipeline.sparse == encoder.sparse
-            if (
-                not fits
-                or pipeline.n_classes != 2
-                or pipeline.n_features > max(1, len(encoder or ()))
-            ):
+            kind = pipeline.sparse, pipeline.n_classes
+            if encoder is None or kind != (encoder.sparse, 2) or pipeline.n_features > n_columns:
                 raise record.error("has a regression that does not fit its columns")
         for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
             decision = Decision(
@@ -495,9 +487,10 @@ class DecisionModel(DecisionMaker):
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 
     def __repr__(self) -> str:
-        actions = (
-            f"{count_of(len(self.actions), 'action')}: {join_names([*map(str, self.actions)])}"
+        actions, names = (
+            count_of(len(self.actions), "action"),
+            join_names([*map(str, self.actions)]),
         )
-        text = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
+        decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
         mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
-        return f"DecisionModel({actions}), {text}{mean}"
+        return f"DecisionModel({actions}: {names}), {decisions}{mean}"

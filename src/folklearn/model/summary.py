@@ -118,9 +118,8 @@ class ModelSummary:
             if hindsight is not None:
                 claims.insert(0, hindsight.in_words())
                 losses["a logistic regression in hindsight"] = hindsight.loss / n
-        return cls(
-            labels, metrics, claims, losses, certificate, n, warnings=warnings, has_model=False
-        )
+        about: Any = {"warnings": warnings, "has_model": False}
+        return cls(labels, metrics, claims, losses, certificate, n, **about)
 
     @property
     def overview(self) -> list[str]:
@@ -161,8 +160,7 @@ class ModelSummary:
     @property
     def attention(self) -> list[str]:
         by_class = zip(self.labels, self.metrics.by_class(), strict=False)
-        problems = describe_problems(by_class, self.columns, self.metrics.n_rows)
-        return [*problems, *self.warnings]
+        return [*describe_problems(by_class, self.columns, self.metrics.n_rows), *self.warnings]
 
     @property
     def worst_confusion(self) -> str:
@@ -253,8 +251,8 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
     certificate = certificate or model.certificate()
     if certificate is None:
         return [NOTHING_PROVEN]
-    claims = [certificate.in_words(model.metrics.weight)]
-    return claims if model.hindsight is None else [model.hindsight.in_words(), *claims]
+    hindsight = [] if model.hindsight is None else [model.hindsight.in_words()]
+    return [*hindsight, certificate.in_words(model.metrics.weight)]
 
 
 def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
