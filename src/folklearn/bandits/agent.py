@@ -26,21 +26,12 @@ _MIN_PROPENSITY = np.nextafter(0.0, 1.0)  # an action that was played had some
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One action of an agent, to be handed back to `learn` when its outcome is known.
+    """One action of an agent, to be handed back to `learn` when its outcome is known."""
 
-    Attributes
-    ----------
-    id : number of the decision, 0, 1, 2, ..., or a name of yours; it is enough to report an outcome
-        later.
-    action : the action that was played, 0..K-1, or its name (`folklearn.DecisionModel`).
-    propensity : probability with which this action was played, given all that was known.
-    x : the context (d,), read-only; or the row as it came.
-    """
-
-    id: Any
-    action: Any
-    propensity: float
-    x: Any = field(repr=False)
+    id: Any  #: its number, or a name of yours; it is enough to report an outcome later
+    action: Any  #: that was played, 0..K-1, or its name (`folklearn.DecisionModel`)
+    propensity: float  #: probability with which it was played, given all that was known
+    x: Any = field(repr=False)  #: the context (d,), read-only; or the row as it came
 
 
 Pending = tuple[Decision, Array]  # a decision, and what was seen
@@ -202,10 +193,6 @@ class Agent(DecisionMaker):
 
     def _learn_default(self, decision: Decision | int) -> None:
         self.learn(decision, self._default)
-
-    def find(self, decision: Decision | int) -> Decision:
-        """Return a decision that waits for its outcome, by its id."""
-        return self._find(decision)[0]
 
     def _find(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision

@@ -55,21 +55,14 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class BestLinearModel:
-    """The best model W (K, d) of row norms at most B, up to a proven gap, after some passes.
-
-    Attributes
-    ----------
-    loss : total (weighted) log loss of W, in nats, rounded up: its true loss is not above.
-    at_least : no model of the class has a total loss below.
-    converged : whether the gap came below the tolerance.
-    """
+    """The best model W (K, d) of row norms at most B, up to a proven gap, after some passes."""
 
     W: Array
-    loss: float
-    at_least: float
+    loss: float  #: total (weighted) log loss of W, in nats, rounded up
+    at_least: float  #: no model of the class has a total loss below
     B: float
     n_passes: int
-    converged: bool
+    converged: bool  #: whether the gap came below the tolerance
 
     @property
     def gap(self) -> float:

@@ -21,19 +21,9 @@ class Interactions:
     """Decisions in order: contexts, actions, propensities and rewards.
 
     Make one from logged data of any origin to evaluate policies on it (`off_policy`), or read
-    one (`read_log`). The actions are the same K in every decision, or each decision brings its
-    own, described by features.
-
-    Attributes
-    ----------
-    X : contexts, (T, d). Without `n_actions`: for each decision a matrix with one row per action
-        that could be played; they are kept one below the other, see `menu`.
-    actions : what was played, (T,), numbered from 0 in each decision.
-    propensities : the probability with which each was played at the time, (T,), above 0.
-    rewards : what each earned, (T,), from 0 to 1.
-    n_actions : number of actions K, at least 2.
-    feature_names, action_names : of the columns of X and of the K actions, () for numbers.
-    offsets : (T + 1,) where each decision begins in a list of all pairs of decision and action.
+    one (`read_log`). The actions are the same K in every decision, X (T, d) its contexts; or,
+    without `n_actions`, each decision brings its own, and X a matrix for each of them with one row
+    per action that could be played. These are kept one below the other, see `menu`.
 
     Examples
     --------
@@ -47,13 +37,13 @@ class Interactions:
     """
 
     X: Array
-    actions: Labels
-    propensities: Array
-    rewards: Array
-    n_actions: int | None = None
-    feature_names: tuple[str, ...] = ()
+    actions: Labels  #: (T,) what was played, numbered from 0 in each decision
+    propensities: Array  #: (T,) the probability with which each was played at the time, above 0
+    rewards: Array  #: (T,) what each earned, from 0 to 1
+    n_actions: int | None = None  #: K, at least 2
+    feature_names: tuple[str, ...] = ()  #: of the columns of X
     action_names: tuple[str, ...] = ()
-    offsets: Labels = field(init=False, repr=False)
+    offsets: Labels = field(init=False, repr=False)  #: (T + 1,) of decisions in a list of all pairs
 
     def __post_init__(self) -> None:
         if self.n_actions is None:

@@ -83,17 +83,13 @@ def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Labels, Array]:
 class Estimate:
     """The estimated mean reward of a policy, and how far to trust it.
 
-    Attributes
-    ----------
-    value : the estimate, not clipped: IPS and DR may fall outside 0..1, and outside the interval.
-    low, high : confidence interval, clipped to 0..1; all of 0..1 if it lies outside.
-    effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
-        rounds played by the policy itself the log is worth. Below some 30, or a small part of the
-        rounds, a few outcomes decide, and the interval is too short.
+    The effective size is Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
+    rounds played by the policy itself the log is worth. Below some 30, or a small part of the
+    rounds, a few outcomes decide, and the interval is too short.
     """
 
-    value: float
-    low: float
+    value: float  #: not clipped: IPS and DR may fall outside 0..1, and outside the interval
+    low: float  #: confidence interval, clipped to 0..1; all of 0..1 if it lies outside
     high: float
     std_error: float
     effective_size: float

@@ -68,28 +68,19 @@ class RowExplanation:
     """Why a row is predicted as it is: the log odds of its class against the next, by column.
 
     A mixture has no contributions of columns. They are those of its linear model with the largest
-    weight, or of the fit, and add up to the log odds that this model gives.
-
-    Attributes
-    ----------
-    label, against : the most probable class, and the next.
-    probabilities : of both, by the mixture: those of `Model.predict_proba`.
-    contributions : what adds up to the log odds, largest first: every column with all terms of
-        it alone, pairs of columns, words, waves of all columns, the constant. What a number adds is
-        measured from its mean, and so is a missing one, which adds nothing; of a category that is
-        missing it is what none of the categories adds.
-    explained_by : the linear model.
-    share : its weight in the mixture.
-    model_probabilities : of both classes, by this model alone.
+    weight, or of the fit, and add up to the log odds that this model gives: of every column with
+    all terms of it alone, pairs of columns, words, waves of all columns, the constant. What a
+    number adds is measured from its mean, and so is a missing one, which adds nothing; of a
+    category that is missing it is what none of the categories adds.
     """
 
-    label: Any
-    against: Any
-    probabilities: tuple[float, float]
-    contributions: tuple[Contribution, ...]
-    explained_by: str
-    share: float
-    model_probabilities: tuple[float, float]
+    label: Any  #: the most probable class
+    against: Any  #: the next
+    probabilities: tuple[float, float]  #: of both, those of `Model.predict_proba`
+    contributions: tuple[Contribution, ...]  #: what adds up to the log odds, largest first
+    explained_by: str  #: the linear model
+    share: float  #: its weight in the mixture
+    model_probabilities: tuple[float, float]  #: of both classes, by this model alone
 
     @property
     def log_odds(self) -> float:
