@@ -198,8 +198,8 @@ def _add_columns(
             role = encoder.roles[name]
             is_text = role == CATEGORY
             if name not in columns:
-                given = graph.add_input(name, "STRING" if is_text else "DOUBLE")
-                column = _op("Unsqueeze", given, np.array([1]))
+                values = graph.add_input(name, "STRING" if is_text else "DOUBLE")
+                column = _op("Unsqueeze", values, np.array([1]))
                 columns[name] = _add_gaps(column, encoder) if role == NUMBER else column
             (texts if is_text else numbers).append(columns[name])
         if texts:
@@ -231,13 +231,13 @@ def _add_indicators(
 
     Of two texts the category is the pair; next to a number 1 becomes the number.
     """
-    places = {part: place for place, part in enumerate(parts)}
-    shares = ((category, places.get(shared_part(category))) for category in further)
-    codes = {category: place for category, place in shares if place is not None} | places
+    own_codes = {category: code for code, category in enumerate(parts)}
+    shared = ((category, own_codes.get(shared_part(category))) for category in further)
+    codes = {category: code for category, code in shared if code is not None} | own_codes
     text = texts[0]
-    for other in texts[1:]:
-        before = _op("StringConcat", text, np.array(known_roles.PAIR_MARK, object))
-        text = _op("StringConcat", before, other)
+    for second in texts[1:]:
+        first = _op("StringConcat", text, np.array(known_roles.PAIR_MARK, object))
+        text = _op("StringConcat", first, second)
     code = _op(
         "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=[*codes],
         values_int64s=[*codes.values()], default_int64=-1,
