@@ -123,7 +123,8 @@ class PredictionSets(Serializable):
             raise InvalidInputError(
                 "expected for every row a probability from 0 to 1 and the number of a class"
             )
-        self._follow_waiting()
+        if self._waiting:
+            self._follow_waiting()
         groups = np.zeros(len(y), np.int64) if self.by == "all" else y.astype(np.int64)
         n_groups = int(groups.max(initial=-1)) + 1
         if n_groups > self._state.shape[2]:

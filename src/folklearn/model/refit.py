@@ -276,7 +276,8 @@ class EncodedRows:
         if self._exact is None:
             n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
             self._n_bytes += sum(array.nbytes for array in batch)
-            if not is_regression_affordable(len(model.label_encoder) * n_columns, self._n_bytes):
+            n_weights = len(model.label_encoder) * n_columns
+            if n_weights > _MAX_WEIGHTS or self._n_bytes > _MAX_BYTES:
                 self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:

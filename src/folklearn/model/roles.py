@@ -247,7 +247,8 @@ def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
         is_ready = isinstance(column, np.ndarray) and column.dtype.kind == "f"
         numbers = column if is_ready else _convert_column(name, role, column)
         numbers = np.asarray(numbers, np.float64)[None]
-        _check_sizes(name, numbers)
+        if not np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
+            raise _size_error(name, numbers)
         return EncodedColumn(numbers=numbers)
     if role in DATES:
         seconds = _convert_column(name, role, column)
@@ -292,16 +293,15 @@ def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -
         return EncodedColumn(second.parts, codes=codes, factors=np.nan_to_num(numbers))
     assert second.numbers is not None
     products = first.numbers * second.numbers
-    _check_sizes(f"{a}:{b}", products)
+    if not np.fmax.reduce(np.abs(products), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
+        raise _size_error(f"{a}:{b}", products)
     return EncodedColumn(numbers=products)
 
 
-def _check_sizes(name: str, numbers: Array) -> None:
-    if np.fmax.reduce(np.abs(numbers), axis=None, initial=0.0) <= convert.MAX_ABS_VALUE:
-        return
+def _size_error(name: str, numbers: Array) -> InvalidInputError:
     bad = numbers.flat[np.nanargmax(np.abs(numbers))]
     problem = "is not finite" if np.isinf(bad) else "is too large to compute with"
-    raise InvalidInputError(
+    return InvalidInputError(
         f"column {name!r} has {bad:g}, which {problem}; leave such values out, scale them, or give "
         "the column the role category"
     )
