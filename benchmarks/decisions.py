@@ -23,7 +23,7 @@ from folklearn import Folklore, bandits
 RESULTS = Path(__file__).parent / "results"
 SIZES = ((5, 3), (20, 10), (50, 20))  # features, actions
 ROUNDS, UNTIMED, TURN = 5_000, 1_000, 250
-AUTO, FOLKLORE, ROWS, VW = "bandits.auto", "RewardAgent, Folklore", "ListAgent, Folklore", "VW"
+AUTO, FOLKLORE, VW = "bandits.auto", "RewardAgent, Folklore", "VW"
 
 Play = Callable[[int, int], float]  # from a round to another; returns what was earned
 
@@ -44,25 +44,6 @@ def by_context(agent: bandits.RewardAgent, X: Any, y: list[int]) -> Play:
         earned = 0.0
         for t in range(start, stop):
             decision = agent.act(X[t])
-            reward = float(decision.action == y[t])
-            agent.learn(decision, reward)
-            earned += reward
-        return earned
-
-    return play
-
-
-def by_rows(d: int, K: int, X: Any, y: list[int]) -> Play:
-    """Play an agent over rows: the first features of the context, and an offset for each action."""
-    kept = min(d, 10)
-    learner = Folklore(n_features=kept + K + 1, n_classes=2)
-    agent = bandits.ListAgent(learner, n_actions=K, offsets=K + 1)
-    names = list(range(K))
-
-    def play(start: int, stop: int) -> float:
-        earned = 0.0
-        for t in range(start, stop):
-            decision = agent.act(np.tile(X[t, -kept:], (K, 1)), names)
             reward = float(decision.action == y[t])
             agent.learn(decision, reward)
             earned += reward
@@ -102,7 +83,6 @@ def measure(d: int, K: int) -> dict[str, Any]:
     players = {
         AUTO: by_context(bandits.auto(n_features=d, n_actions=K), X, y),
         FOLKLORE: by_context(bandits.RewardAgent(regressions), X, y),
-        ROWS: by_rows(d, K, X, y),
         VW: by_vw(K, X, y),
     }
     seconds, earned = dict.fromkeys(players, 0.0), dict.fromkeys(players, 0.0)
@@ -126,15 +106,14 @@ def table(rows: list[dict[str, Any]], origin: dict[str, Any]) -> str:
         "",
         f"{stated(origin)}. To act and learn, decisions {UNTIMED:,} to {ROUNDS:,}, one thread, in "
         f"turns: µs a decision (times that of VW) / mean reward of all {ROUNDS:,}. Must: "
-        "bandits.auto at most VW at (20, 10). ListAgent sees ten features and an offset for each "
-        "action, so it cannot learn what the others do: its time counts here.",
+        "bandits.auto at most VW at (20, 10).",
         "",
-        f"| (features, actions) | {' | '.join((AUTO, FOLKLORE, ROWS, VW))} |",
-        "|---|---|---|---|---|",
+        f"| (features, actions) | {' | '.join((AUTO, FOLKLORE, VW))} |",
+        "|---|---|---|---|",
     ]
     for row in rows:
         cells = [f"({row['d']}, {row['K']})"]
-        for name in (AUTO, FOLKLORE, ROWS, VW):
+        for name in (AUTO, FOLKLORE, VW):
             own = row[name]
             cells.append(f"{own['us']:.0f} ({own['us'] / row[VW]['us']:.2f}) / {own['reward']:.3f}")
         lines.append("| " + " | ".join(cells) + " |")

@@ -61,15 +61,6 @@ def _acted(agent, outcome=lambda t: t % 2 == 0):
     return agent
 
 
-def _listed():
-    agent = bandits.ListAgent(folklearn.Folklore(n_features=D + 4, n_classes=2), offsets=4)
-    for t in range(20):
-        decision = agent.act(_rows(2, t)[0], ["a", "b"])
-        if t < 17:
-            agent.learn(decision, 0.5)
-    return agent
-
-
 def _boosted(kind, n_classes=K, **words):
     sizes = {"n_features": D, "n_classes": n_classes}
     weak = [
@@ -171,7 +162,6 @@ _MAKERS = {
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)
     ),
     "RewardAgent": lambda: _acted(bandits.auto(n_features=D, n_actions=K)),
-    "ListAgent": _listed,
     "OnlineToBatch": lambda: batch.OnlineToBatch(folklearn.Folklore(**_SIZES)).fit(*_rows(30)),
     "AdaBoostOLMpp": lambda: _boosted(boosting.AdaBoostOLMpp),
     "AdaBoostOLM": lambda: _boosted(baselines.AdaBoostOLM),
@@ -360,7 +350,6 @@ def _use_evidence(evidence):
 
 def _use_agent(agent):
     x = np.full(agent.n_features, 0.25)
-    x = x[None] if isinstance(agent, bandits.ListAgent) else x
     for decision in agent.pending[:2]:
         agent.learn(decision, 1)
     agent.policy(x)

@@ -59,7 +59,9 @@ _OF_SETS_OF_MODELS = (
     "tests/model/test_sets.py::test_late_labels_count_with_the_set_that_was_issued",
 )
 _OF_EXPLORATION = ("tests/kernels/test_exploration.py",)
-_OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
+_OF_RENEWAL = (
+    "tests/learners/test_folklore.py::test_renewing_a_feature_minimises_over_its_weights",
+)
 _OF_EVIDENCE = ("tests/kernels/test_evidence.py",)
 _OF_PLANES = ("tests/evidence/test_linear_evidence.py",)
 _OF_POINTS = ("tests/evidence/test_points.py",)
@@ -209,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows that wait have no depth", _TANGENTS,
-        "rows.weights @ norms, len(rows.X)\n", "rows.weights @ norms, 0\n", _OF_TANGENTS,
+        "reach, len(rows.X)\n", "reach, 0\n", _OF_TANGENTS,
     ),
     Mutant(
         "scaling is not counted", _TANGENTS,

@@ -65,8 +65,8 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.auditing.PredictionLoss",
     *(f"folklearn.evaluate.best_linear.{name}" for name in ("LossAndGradient", "TotalLoss")),
     "folklearn.evaluate.best_linear.predict_residuals",
-    *(f"folklearn.evaluate.windows.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
-    "folklearn.evaluate.windows.join_suffixes",
+    *(f"folklearn.metrics.accumulator.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
+    "folklearn.metrics.accumulator.join_suffixes",
     *(
         f"folklearn.metrics.scores.{name}"
         for name in ("check_probabilities", "check_rows", "label_mass")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.evaluate.auditing import Certifier as Certifier
     from folklearn.evaluate.best_linear import best_in_class as best_in_class
     from folklearn.evaluate.interactions import Interactions as Interactions
+    from folklearn.evaluate.off_policy import interact as interact
     from folklearn.evaluate.off_policy import off_policy as off_policy
-    from folklearn.evaluate.simulation import interact as interact
     from folklearn.evidence.certificate import Certificate as Certificate
     from folklearn.evidence.evidence import Evidence as Evidence
     from folklearn.evidence.linear_evidence import LinearEvidence as LinearEvidence

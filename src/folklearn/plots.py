@@ -5,7 +5,6 @@ Nothing needs pyplot, and nothing is left set. Needs the extra: ``pip install 'f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "BOUND", "calibration", "certificate", "confusion", "curves", "errors",
-    "losses", "overview", "save", "use_style", "weights",
+    "BOUND", "calibration", "confusion", "curves", "errors", "losses", "overview", "save",
+    "use_style", "weights",
 ]  # fmt: skip
 
 Names = Sequence[object]  # written as text
+Plot = Callable[..., Any]
 save, use_style = style.save, style.use_style
 BOUND = "lower bound,\nlinear models\nwith their penalty"
 _REQUIRED_COLUMNS = ("start", "stop", "loss")
@@ -42,18 +42,26 @@ def losses(
 ) -> "Figure":
     """Draw the loss of each window of rounds as steps, and the lower bound, named `bound`.
 
-    `windows` is a mapping of columns or a list of mappings: `start` and `stop` of each window,
-    `loss` per round, and if known `lower_bound` per round, `error_rate`, and `holdout`, the loss
-    per round of the model as it would be saved. NaN or None is what is not known. A bound below 0
-    says nothing and is drawn at 0. Error rates get axes of their own, unless `ax` is given.
+    `windows` is a mapping of columns or a list of mappings: `start`, `stop`, `loss` per round, and
+    if known (else NaN or None) `lower_bound` per round, `error_rate`, and `holdout`, the loss per
+    round of the model as it would be saved. Error rates get axes of their own, but in `ax`.
     """
     table = _window_table(windows)
-    if ax is None:
-        page: Figure = style.new_figure(7.5, 5.0 if _has_errors(table) else 3.6)
-        _draw_windows(page, table, title=title, bound=bound)
+    if ax is None and _has_errors(table):
+        page: Figure = style.new_figure(7.5, 5.0)
+        above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
+        losses(table, title=title, bound=bound, ax=above)
+        above.set_xlabel("")
+        errors(table, ax=below)
         return page
     ax = style.prepare_axes(ax, (7.5, 3.6), title, "rounds", "nats per round")
-    _draw_bound(ax, *_steps(table, np.maximum(table["lower_bound"], 0.0)), bound)
+    x, lower = _steps(table, np.maximum(table["lower_bound"], 0.0))
+    if (lower > 0.0).any():
+        hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
+        ax.fill_between(x, 0.0, lower, **hatch)
+        _draw_line(ax, x, lower, bound, color=style.INK, linewidth=1.0)
+    elif np.isfinite(lower).any():
+        style.write_note(ax, (0.01, 0.02), "no lower bound above 0 is known")
     x, holdout = _steps(table, table["holdout"])
     _draw_line(ax, x, holdout, "hold-out", linestyle="--", color=style.RED, linewidth=1.4)
     x, loss = _steps(table, table["loss"])
@@ -80,45 +88,6 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     ax.yaxis.set_major_locator(MaxNLocator(4))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:.3g}%")
     style.set_round_axis(ax, table["start"][0], table["stop"][-1])
-    return style.finish(ax)
-
-
-@style.use_style()
-def certificate(
-    rounds: ArrayLike,
-    loss: ArrayLike,
-    lower_bound: ArrayLike | None = None,
-    *,
-    title: str = "Average loss so far",
-    bound: str = BOUND,
-    ax: Any = None,
-) -> "Figure":
-    """Draw the average loss after each of these rounds, and the lower bound, named `bound`.
-
-    A bound below 0 says nothing, since no log loss is negative, and is drawn at 0; NaN is no
-    bound. The distance of the two is the most that could still be gained.
-    """
-    lower_bound = np.full(np.shape(loss), np.nan) if lower_bound is None else lower_bound
-    columns = [rounds, loss, lower_bound]
-    if len({np.shape(column) for column in columns}) != 1 or np.ndim(loss) != 1:
-        raise InvalidInputError("rounds, loss and lower_bound must be equally long lists")
-    table = np.array(columns, dtype=np.float64)[:, np.argsort(np.asarray(rounds))]
-    at, mean, low = table[:, table[0] > 0.0]
-    if np.isnan(mean).all():
-        raise InvalidInputError("no certificate to draw: no loss after a positive round is known")
-    low = np.maximum(low, 0.0)
-    ax = style.prepare_axes(ax, (7.5, 3.8), title, "rounds", "nats per round")
-    if _draw_bound(ax, at, low, bound):
-        gap, label = mean[-1] - low[-1], None
-        if low[-1] > 0.0 and np.isfinite(gap):
-            label = f"at most {format_loss(gap)}\ncould be gained,\npenalty counted"
-            if gap < 0.0:
-                label = f"each of these models\nhas {format_loss(-gap)} more"
-        finite = np.where(np.isinf(mean), np.nan, mean)
-        ax.fill_between(at, low, finite, color=style.BLUE, alpha=0.12, linewidth=0.0, label=label)
-    _draw_line(ax, at, mean, "average loss", color=style.BLUE, linewidth=2.2)
-    style.set_loss_axis(ax, at, mean, low)
-    style.set_round_axis(ax, at[0], at[-1], log=True)
     return style.finish(ax)
 
 
@@ -158,10 +127,8 @@ def calibration(
 ) -> "Figure":
     """Draw the observed frequency of each class against its predicted probability.
 
-    `curves` has one for each class. The thick line is all classes together; the eight most
-    frequent have named lines, the others are grey.
-    Bins with fewer than 5 predictions of a class are left out of its line. The bars below
-    count the predictions.
+    The thick line is all classes together; the eight most frequent have named lines, without bins
+    of fewer than 5 predictions. The bars below count the predictions.
     """
     bins = [np.array([curve.predicted, curve.observed, curve.count], float) for curve in curves]
     _check_length("curves", len(bins), labels)
@@ -222,11 +189,9 @@ def confusion(
     """
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    C = np.asarray(counts, dtype=np.float64)
-    if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
-        raise InvalidInputError(f"counts has shape {C.shape}; expected (classes, classes)")
-    if not (np.isfinite(C).all() and (C >= 0.0).all()):
-        raise InvalidInputError("counts must be finite and not negative")
+    C = _check_matrix("counts", counts, ("classes", "classes"))
+    if C.shape[0] != C.shape[1] or (C < 0.0).any():
+        raise InvalidInputError("counts must be square and not negative")
     _check_length("rows of counts", len(C), labels)
     sums = C.sum(axis=1, keepdims=True)
     kept = _find_largest(sums[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C), most)
@@ -267,18 +232,12 @@ def weights(
     most: int = 20,
     ax: Any = None,
 ) -> "Figure":
-    """Draw the weights W (classes, columns) of the `most` important columns.
+    """Draw the weights W (classes, columns) of the `most` columns that tell classes apart.
 
-    Adding the same to all classes changes no prediction, so a weight is shown as its
-    difference from the mean over classes; of two classes, from the first. Important is a
-    column whose weights differ most between classes. With more than two classes a full
-    circle speaks for the class and an empty one against it, and its area is the weight.
+    Weights are shown as differences from the mean over classes, or between two: adding the same to
+    all changes nothing. Of more classes full circles speak for a class and empty ones against it.
     """
-    V = np.asarray(W, dtype=np.float64)
-    if V.ndim != 2 or not V.size:
-        raise InvalidInputError(f"W has shape {V.shape}; expected (classes, columns)")
-    if not np.isfinite(V).all():
-        raise InvalidInputError("W must be finite")
+    V = _check_matrix("W", W, ("classes", "columns"))
     _check_length("rows of W", len(V), labels)
     _check_length("columns of W", V.shape[1], names)
     K, d = V.shape
@@ -319,65 +278,29 @@ def weights(
 
 
 @style.use_style()
-def overview(
-    *,
-    windows: Any = None,
-    certificate: Sequence[Any] | None = None,
-    calibration: Sequence[Any] | None = None,
-    confusion: Sequence[Any] | None = None,
-    weights: Sequence[Any] | None = None,
-    title: str = "",
-    bound: str = BOUND,
-    bound_of_windows: str = BOUND,
-) -> "Figure":
-    """Draw what a run has on one page; what is None leaves no hole.
+def overview(wide: Sequence[Plot], panels: Sequence[Plot], *, title: str = "") -> "Figure":
+    """Draw plots on one page: `wide` ones below each other, then `panels` two by two.
 
-    `windows` as in `losses`; the others are the positional arguments of the picture of that
-    name, such as ``certificate=(rounds, loss, lower_bound)``.
+    A plot is a function that draws into ``ax=``, such as ``functools.partial(losses, windows)``.
+    Of an odd number of panels the first has a row to itself.
     """
-    panels = []
-    if certificate is not None:
-        panels.append(partial(_PANELS["certificate"], *certificate, bound=bound))
-    tables = {"calibration": calibration, "confusion": confusion, "weights": weights}
-    panels += [partial(_PANELS[name], *data) for name, data in tables.items() if data is not None]
-    table = None if windows is None else _window_table(windows)
-    if table is None and not panels:
-        raise InvalidInputError("nothing to draw: give at least one of the tables")
-    # Of an odd number the first, the certificate if there is one, has a row to itself.
     n_alone = len(panels) % 2
-    rows = [panels[:1]] * n_alone
-    rows += [panels[i : i + 2] for i in range(n_alone, len(panels), 2)]
-    heights = [] if table is None else [4.2 if _has_errors(table) else 2.8]
-    heights += [3.4 if len(row) == 1 else 3.9 for row in rows]
+    rows = [*([plot] for plot in wide), *[panels[:1]] * n_alone]
+    heights = [2.8] * len(wide) + [3.4] * n_alone
+    for i in range(n_alone, len(panels), 2):
+        rows.append(panels[i : i + 2])
+        heights.append(3.9)
+    if not rows:
+        raise InvalidInputError("nothing to draw: give at least one plot")
     page: Figure = style.new_figure(10.0, sum(heights) + 0.5 * bool(title))
     if title:
         text = style.truncate_label(title, 76)
         page.suptitle(text, x=0.01, ha="left", fontsize=13.0, fontweight="bold")
-    bands = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
-    if table is not None:
-        _draw_windows(bands.pop(0), table, bound=bound_of_windows)
+    bands = page.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
     for band, row in zip(bands, rows, strict=True):
         for panel, draw in zip(band.subfigures(1, len(row), squeeze=False)[0], row, strict=True):
             draw(ax=panel.subplots())
     return page
-
-
-_PANELS: dict[str, Callable[..., Any]] = {
-    "certificate": certificate,
-    "calibration": calibration,
-    "confusion": partial(confusion, most=10),
-    "weights": partial(weights, most=12),
-}
-
-
-def _draw_windows(page: Any, table: Mapping[str, Array], **texts: str) -> None:
-    if not _has_errors(table):
-        losses(table, ax=page.subplots(), **texts)
-        return
-    above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
-    losses(table, ax=above, **texts)
-    above.set_xlabel("")
-    errors(table, ax=below)
 
 
 def _has_errors(table: Mapping[str, Array]) -> bool:
@@ -388,16 +311,13 @@ def _window_table(windows: Any) -> dict[str, Array]:
     if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    names = list(windows.keys())
-    if not names or not len(windows[names[0]]):
+    if not len(windows) or not len(windows[next(iter(windows))]):
         raise InvalidInputError("no losses to draw: there is no window")
-    if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:
+    if missing := [name for name in _REQUIRED_COLUMNS if name not in windows]:
         raise InvalidInputError(f"windows need start, stop and loss; missing: {', '.join(missing)}")
     n = len(windows["start"])
-    table = {
-        name: np.array(windows[name] if name in names else np.full(n, np.nan), np.float64)
-        for name in (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
-    }
+    names = (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
+    table = {name: np.array(windows.get(name, np.full(n, np.nan)), np.float64) for name in names}
     if any(column.shape != (n,) for column in table.values()):
         raise InvalidInputError("the columns of windows must be equally long")
     order = np.argsort(table["start"], kind="stable")
@@ -413,18 +333,6 @@ def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
     x, y = np.column_stack([start, stop]).ravel(), np.repeat(values, 2)
     gaps = np.flatnonzero(start[1:] > stop[:-1])
     return np.insert(x, 2 * gaps + 2, stop[gaps]), np.insert(y, 2 * gaps + 2, np.nan)
-
-
-def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
-    """Draw a lower bound, hatched below; return whether it is above 0 anywhere."""
-    if not (lower > 0.0).any():
-        if np.isfinite(lower).any():
-            style.write_note(ax, (0.01, 0.02), "no lower bound above 0 is known")
-        return False
-    hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
-    ax.fill_between(x, 0.0, lower, **hatch)
-    _draw_line(ax, x, lower, name, color=style.INK, linewidth=1.0)
-    return True
 
 
 def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
@@ -452,6 +360,14 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[f
         for tick in ax.get_xticklabels():
             tick.set(rotation=50, ha="right", rotation_mode="anchor")
     return width, height
+
+
+def _check_matrix(name: str, values: ArrayLike, sizes: tuple[str, str]) -> Array:
+    matrix = np.asarray(values, np.float64)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        expected = f"finite numbers ({', '.join(sizes)})"
+        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected {expected}")
+    return matrix
 
 
 def _check_length(what: str, n: int, names: Names) -> None:

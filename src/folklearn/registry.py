@@ -13,7 +13,6 @@ _MODULES = {
     "adapters.sklearn": "FolkloreClassifier+",
     "adapters.terms": "Terms+",
     "bandits.agent": "Agent Decision",
-    "bandits.lists": "ListAgent*",
     "bandits.reduction": "BanditReduction*",
     "bandits.rewards": "RegretCertificate RewardAgent*",
     "baselines.aggregating": "Aggregating*+ Obama*",
@@ -31,12 +30,11 @@ _MODULES = {
     "evaluate.interactions": "Interactions+",
     "evaluate.monitor": "Alarm ColumnAlarm Monitor*",
     "evaluate.off_policy": (
-        "Estimate LearnedPolicy best_constant greedy logged_value off_policy+ reward_model uniform"
+        "Estimate LearnedPolicy best_constant greedy interact+ logged_value off_policy+ "
+        "reward_model uniform"
     ),
     "evaluate.prediction_sets": "CoverageRecord PredictionSets*",
     "evaluate.regression": "Regression logistic_regression regress",
-    "evaluate.simulation": "interact+",
-    "evaluate.windows": "Window",
     "evidence.certificate": "Certificate+",
     "evidence.evidence": "Evidence*+",
     "evidence.linear_evidence": "LinearEvidence*+",
@@ -50,13 +48,12 @@ _MODULES = {
     "learners.shared_gaussian": "FixedGaussian* SharedGaussian*+",
     "learners.sparse_sgd": "SparseSgd*+ StackedSgd*",
     "learners.term_mixture": "TermMixture*",
-    "metrics.accumulator": "ClassRecord ColumnRecord Metrics* Segment",
+    "metrics.accumulator": "ClassRecord ColumnRecord Metrics* Segment Window",
     "metrics.columns": "ColumnCounts* ColumnPlaces Shift",
     "metrics.predictions": "PredictionBatch",
     "metrics.scores": "CalibrationCurve Scores linear_losses progressive+ score+",
     "model.batch": "RowBuffer*",
     "model.decisions": "DecisionModel*+",
-    "model.display": "certificate_card",
     "model.encoder": "TableEncoder*",
     "model.explain": "Explanation",
     "model.holdout": "HoldoutWeights*",

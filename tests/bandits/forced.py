@@ -68,7 +68,7 @@ def _inside(P: Array, action: int) -> float:
 def learned(agent: Agent) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the agent has learned: its record without generator, counts and pending decisions."""
     record = agent.to_record()
-    unlearned = {"generator", "pending_names", *agent.COUNTERS}
+    unlearned = {"generator", *agent.COUNTERS}
     config = {k: v for k, v in record.config.items() if k not in unlearned}
     arrays = {k: v.tobytes() for k, v in record.arrays.items() if not k.startswith("pending.")}
     return config, arrays

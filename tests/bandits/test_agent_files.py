@@ -146,8 +146,6 @@ DAMAGES = {
     "no propensities": ("pending.propensity", DROP),
     "no contexts": ("pending.x", DROP),
     "nothing seen": ("pending.seen", DROP),
-    "no numbers of rows": ("pending.n_rows", DROP),
-    "two rows for one decision": ("pending.n_rows", lambda a: a * 2),
     "too few ids": ("pending.id", lambda a: a[:-1]),
     "too few actions": ("pending.action", lambda a: a[:-1]),
     "too few propensities": ("pending.propensity", lambda a: a[:-1]),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, synthetic
-from folklearn.bandits import BanditReduction, ListAgent
+from folklearn.bandits import BanditReduction
 from folklearn.baselines import Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.simulation import interact
+from folklearn.evaluate.off_policy import interact
 
 T, d, K = 300, 4, 3
 
@@ -87,21 +87,6 @@ def test_rewards_of_every_action_in_place_of_labels(stream):
     np.testing.assert_array_equal(log.rewards, same.rewards)
     with pytest.raises(InvalidInputError, match="this agent learns labels"):
         interact(FullWitness(), X, np.eye(K)[y])
-
-
-def test_actions_with_features_are_played_and_logged(rng):
-    menus = [rng.normal(size=(m, 2)) / 2 for m in rng.integers(2, 6, size=400)]
-    rewards = [1.0 / (1.0 + np.exp(-4.0 * rows[:, 0])) for rows in menus]
-    log = interact(ListAgent(Folklore(n_features=2, n_classes=2)), menus, rewards)
-    assert log.n_actions is None
-    np.testing.assert_array_equal(log.X, np.concatenate(menus))
-    np.testing.assert_array_equal(
-        log.rewards, [own[k] for own, k in zip(rewards, log.actions, strict=True)]
-    )
-    assert log[200:].mean_reward > np.mean(np.concatenate(rewards)) + 0.1
-    for wrong in (rewards[:-1], [*rewards[:-1], [0.5]], [*rewards[:-1], rewards[-1] + 1.0]):
-        with pytest.raises(InvalidInputError, match="what each of its actions earns, from 0 to 1"):
-            interact(ListAgent(Folklore(n_features=2, n_classes=2)), menus, wrong)
 
 
 def test_an_agent_goes_on_from_where_it_stands(stream):
@@ -227,13 +212,13 @@ MENUS = {
 def test_a_log_whose_actions_have_features():
     log = Interactions(**MENUS, feature_names=["a", "b"])
     assert log.n_rounds == 3
-    assert [log.offered(t).tolist() for t in range(3)] == MENUS["X"]
+    assert [log.menu(t).tolist() for t in range(3)] == MENUS["X"]
     assert log.X[log.pairs].tolist() == [[1.0, 1.0], [4.0, 1.0], [5.0, 5.0]]
     assert log.sums(np.arange(6.0)).tolist() == [1.0, 9.0, 5.0]
     assert log.mean_reward == 0.5
     later = log[1:]
     assert (later.n_rounds, later.feature_names) == (2, ("a", "b"))
-    assert later.offered(0).tolist() == MENUS["X"][1]
+    assert later.menu(0).tolist() == MENUS["X"][1]
     assert later.rewards.tolist() == [0.0, 1.0]
     assert log[:0].n_rounds == 0
 

@@ -13,12 +13,12 @@ from folklearn.evaluate.off_policy import (
     LearnedPolicy,
     best_constant,
     greedy,
+    interact,
     logged_value,
     off_policy,
     reward_model,
     uniform,
 )
-from folklearn.evaluate.simulation import interact
 from tests.reference import decisions
 from tests.reference import off_policy as reference
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn import Evidence
-from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
+from folklearn.metrics.accumulator import EvidenceSpan, add_to_ladder, join_suffixes
 
 FLOOR = 1e-9  # nats a row: two searches for a floor may each end 1e-10 from it
 SIZES = {"n_features": 3, "n_classes": 3, "C": 2.0}

@@ -17,8 +17,7 @@ from sklearn.metrics import (
 import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
-from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
-from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.accumulator import EvidenceSpan, Metrics, add_to_ladder, join_suffixes
 from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model.encoder import TableEncoder
 from folklearn.model.run import Score

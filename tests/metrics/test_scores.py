@@ -138,8 +138,6 @@ def test_other_refusals():
         score(np.empty((0, 2)), []).calibration()
     with pytest.raises(InvalidInputError, match="needs a comparator"):
         _ = score(P, [0]).regret
-    with pytest.raises(InvalidInputError, match="comparator_losses has shape"):
-        score(P, [0], comparator_losses=[1.0, 2.0])
     learner = Folklore(n_features=2, n_classes=2)
     with pytest.raises(InvalidInputError, match="comparator has shape"):
         progressive(learner, [[1.0, 0.0]], [0], comparator=[[1.0, 2.0, 3.0]])

@@ -46,8 +46,8 @@ def test_text_of_actions_with_features():
     log = read(ADF)
     assert log.n_actions is None
     assert log.feature_names == ("user^age", "price", "sale")
-    assert log.offered(0).tolist() == [[30, 2, 0], [30, 3, 1]]
-    assert log.offered(1).tolist() == [[40, 1, 0], [40, 2, 0], [40, 3, 0]]
+    assert log.menu(0).tolist() == [[30, 2, 0], [30, 3, 1]]
+    assert log.menu(1).tolist() == [[40, 1, 0], [40, 2, 0], [40, 3, 0]]
     assert (log.actions.tolist(), log.rewards.tolist()) == ([1, 0], [0.5, 0.0])
 
 

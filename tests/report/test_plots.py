@@ -1,6 +1,7 @@
 """Pictures: what is drawn, that it can be read without colours, and what is refused."""
 
 import sys
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -120,17 +121,13 @@ def test_a_gap_between_windows_breaks_the_line():
 
 @pytest.mark.parametrize(("floor", "is_said"), [(-0.5, True), (np.nan, False), (None, False)])
 def test_a_lower_bound_that_says_nothing_is_said_so_if_it_was_looked_for(floor, is_said):
-    n = 6
-    for figure in (
-        plots.losses(windows(n, lower_bound=[floor] * n)),
-        plots.certificate(np.arange(1, n + 1), np.ones(n), [floor] * n),
-    ):
-        assert ("no lower bound above 0 is known" in texts(figure)) == is_said
-        assert figure.axes[0].get_ylim()[0] == 0.0
+    figure = plots.losses(windows(6, lower_bound=[floor] * 6))
+    assert ("no lower bound above 0 is known" in texts(figure)) == is_said
+    assert figure.axes[0].get_ylim()[0] == 0.0
 
 
 def test_few_decades_have_rounds_and_no_formulas_below_the_axis():
-    figure = plots.certificate([64, 128, 256, 512, 800], np.ones(5))
+    figure = plots.curves([64, 128, 256, 512, 800], {"loss": np.ones(5)})
     figure.canvas.draw()
     (ax,) = figure.axes
     labels = [
@@ -148,24 +145,6 @@ def test_an_absurd_loss_hides_no_other():
     assert marks.get_marker() == "^"
     assert marks.get_xdata().tolist() == [0.5, 19.5]
     assert "▲ beyond the axis, up to infinity" in texts(figure)
-
-
-def test_the_certificate_shows_what_could_be_gained():
-    rounds = np.geomspace(1, 1e4, 50)
-    loss, floor = 0.3 + rounds**-0.5, 0.3 - 20.0 / rounds
-    figure = plots.certificate(rounds, loss, floor)
-    (ax,) = figure.axes
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
-    low, mean = ax.lines
-    np.testing.assert_array_equal(low.get_ydata(), np.maximum(floor, 0.0))
-    np.testing.assert_array_equal(mean.get_ydata(), loss)
-    assert ax.collections[0].get_hatch() == "////"
-    assert len(named_lines(ax)) == 2
-    assert "at most 0.012\ncould be gained,\npenalty counted" in nothing_leaves_or_overlaps(figure)
-    assert plots.certificate([5], [0.5], [0.4]).axes[0].get_xscale() == "linear"
-    dot = plots.certificate([4, 5], [0.6, 0.5], [np.nan, 0.4]).axes[0].lines[0]
-    assert dot.get_marker() == "o"
-    assert not dot.get_clip_on()  # it lies on the right edge
 
 
 def test_calibration_pools_classes_and_names_eight(rng):
@@ -226,14 +205,17 @@ def test_two_classes_have_bars_and_more_have_full_and_empty_circles(rng):
 def test_the_overview_has_what_is_given_and_no_empty_axes(rng, parts):
     labels = ["a_very_long_name_of_a_class_" * 3 + str(k) for k in range(5)]
     given = {
-        "w": ("windows", windows()),
-        "c": ("certificate", ([1, 10, 100], [0.5, 0.4, 0.35], [-1.0, 0.3, 0.345])),
-        "k": ("calibration", (tables(rng, 5), labels)),
-        "o": ("confusion", (rng.integers(0, 99, (5, 5)), labels)),
-        "x": ("weights", ("pqr", labels, rng.normal(size=(5, 3)))),
+        "w": partial(plots.losses, windows()),
+        "c": partial(plots.curves, [1, 10, 100], {"loss": [0.5, 0.4, 0.35]}),
+        "k": partial(plots.calibration, tables(rng, 5), labels),
+        "o": partial(plots.confusion, rng.integers(0, 99, (5, 5)), labels),
+        "x": partial(plots.weights, "pqr", labels, rng.normal(size=(5, 3)), most=12),
     }
-    figure = plots.overview(**dict(given[part] for part in parts), title="a $stream$")
-    assert len(figure.axes) == len(parts) + ("w" in parts)
+    wide, panels = (
+        [given[part] for part in parts if (part == "w") == is_w] for is_w in (True, False)
+    )
+    figure = plots.overview(wide, panels, title="a $stream$")
+    assert len(figure.axes) == len(parts)
     assert all(ax.has_data() for ax in figure.axes)
     assert "a $stream$" in nothing_leaves_or_overlaps(figure)
 
@@ -241,12 +223,12 @@ def test_the_overview_has_what_is_given_and_no_empty_axes(rng, parts):
 def test_hostile_names_are_drawn_as_they_are(rng, tmp_path):
     K = len(HOSTILE)
     C, W = rng.integers(0, 9999, (K, K)), rng.normal(size=(K, K))
-    figure = plots.overview(
-        calibration=(tables(rng, K), HOSTILE),
-        confusion=(C, HOSTILE),
-        weights=(HOSTILE, HOSTILE, W),
-        title=HOSTILE[1],
-    )
+    panels = [
+        partial(plots.calibration, tables(rng, K), HOSTILE),
+        partial(plots.confusion, C, HOSTILE, most=10),
+        partial(plots.weights, HOSTILE, HOSTILE, W, most=12),
+    ]
+    figure = plots.overview((), panels, title=HOSTILE[1])
     plots.save(figure, tmp_path / "a.png")  # warnings are errors here, as of missing glyphs
     with plots.use_style():
         shown = nothing_leaves_or_overlaps(figure)
@@ -289,7 +271,7 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
     written = []
     for name in ("a", "b"):
         path = tmp_path / (name + suffix)
-        plots.save(plots.certificate([1, 2], [0.5, 0.4], [0.1, 0.2]), path)
+        plots.save(plots.curves([1, 2], {"loss": [0.5, 0.4]}), path)
         written.append(path.read_bytes())
     assert written[0] == written[1]
     assert written[0].startswith(magic)
@@ -304,17 +286,15 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
         (lambda: plots.losses(windows(2, stop=[150, 200])), "must not overlap"),
         (lambda: plots.losses(windows(2, loss=[1.0])), "equally long"),
         (lambda: plots.errors(windows(1, error_rate=[None])), "no error rate to draw"),
-        (lambda: plots.certificate([], [], []), "no certificate to draw"),
-        (lambda: plots.certificate([1], [1.0, 2.0]), "equally long"),
         (lambda: plots.calibration([], []), "no bin holds a prediction"),
         (lambda: plots.calibration([ONE_BIN], "ab"), "1 curves and 2 names"),
-        (lambda: plots.confusion(np.zeros((2, 3)), "ab"), "expected (classes, classes)"),
+        (lambda: plots.confusion(np.zeros((2, 3)), "ab"), "must be square"),
         (lambda: plots.confusion([[-1.0]], "a"), "not negative"),
         (lambda: plots.confusion([[1.0]], "ab"), "1 rows of counts and 2 names"),
-        (lambda: plots.weights("a", "b", []), "expected (classes, columns)"),
-        (lambda: plots.weights("a", "b", [[np.nan]]), "W must be finite"),
+        (lambda: plots.weights("a", "b", []), "expected finite numbers (classes, columns"),
+        (lambda: plots.weights("a", "b", [[np.nan]]), "expected finite numbers"),
         (lambda: plots.weights("ab", "b", [[1.0]]), "1 columns of W and 2 names"),
-        (lambda: plots.overview(), "give at least one of the tables"),
+        (lambda: plots.overview((), ()), "give at least one plot"),
         (lambda: plots.save(None, "a.gif"), "a.gif: its name must end in .png, .svg, .pdf"),
     ],
 )

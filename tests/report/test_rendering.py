@@ -1,4 +1,4 @@
-"""Templates: escaped, self-contained, and the same bytes every time."""
+"""Formats of numbers, and what every page is checked for: nothing from elsewhere, no tags."""
 
 import math
 import re
@@ -6,9 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from folklearn import plots
 from folklearn.report import rendering
-from folklearn.report.rendering import render_card
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -58,29 +56,6 @@ def check_is_safe_and_alone(text):
     text.encode("utf-8")
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", text)
     return reader
-
-
-def drawn():
-    windows = {"start": [0, 5], "stop": [5, 9], "loss": [0.7, 0.5], "lower_bound": [0.1, 0.4]}
-    return plots.losses(windows, title="<i>-->")
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_becomes_a_tag(name):
-    check_is_safe_and_alone(render_card(name, [(name, name)], drawn()))
-
-
-def test_a_card_has_names_values_and_a_figure():
-    text = render_card("Model", [("rounds", 12_000), ("loss", float("nan"))], drawn())
-    reader = check_is_safe_and_alone(text)
-    assert ("alt", "Model") in reader.attributes
-    assert "<td>12,000</td>" in text
-    assert "<td>–</td>" in text
-
-
-def test_the_same_input_gives_the_same_bytes():
-    once, again = (render_card("b", [("c", 1.0)], drawn()) for _ in range(2))
-    assert once == again
 
 
 @pytest.mark.parametrize(

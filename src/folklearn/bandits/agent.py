@@ -1,14 +1,12 @@
 """The interface of bandit agents: act on a context, learn the outcome of the action.
 
-An agent plays one of K actions and learns, at once or much later, only the outcome of that
-action: whether it was right, or its reward. What an outcome needs is kept with its decision:
-context, action, the *propensity* with which that action was played, and what the agent saw when
-it decided. Nothing of a later decision is used.
+What an outcome needs is kept with its decision: context, action, the *propensity* with which that
+action was played, and what the agent saw when it decided. Nothing of a later decision is used.
 """
 
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,48 +26,19 @@ _MIN_PROPENSITY = np.nextafter(0.0, 1.0)  # an action that was played had some
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One action of an agent, to be handed back to `learn` when its outcome is known.
+    """One action of an agent, to be handed back to `learn` when its outcome is known."""
 
-    Attributes
-    ----------
-    id : number of the decision, 0, 1, 2, ..., or a name of yours; it is enough to report an outcome
-        later.
-    action : the action that was played, 0..K-1, or its name (`folklearn.DecisionModel`).
-    propensity : probability with which this action was played, given all that was known.
-    x : the context (d,), or the rows (K, d) of the actions, read-only; or the row as it came.
-    name : what the caller calls that action, if it has both a number and a name.
-    """
-
-    id: Any
-    action: Any
-    propensity: float
-    x: Any = field(repr=False)
-    name: str | int | None = None
+    id: Any  #: its number, or a name of yours; it is enough to report an outcome later
+    action: Any  #: that was played, 0..K-1, or its name (`folklearn.DecisionModel`)
+    propensity: float  #: probability with which it was played, given all that was known
+    x: Any = field(repr=False)  #: the context (d,), read-only; or the row as it came
 
 
 Pending = tuple[Decision, Array]  # a decision, and what was seen
-Names = Sequence[str | int] | None
 
 
-class Agent(Serializable):
-    """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
-
-    One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
-    and implements `_see`, `_play` and `_absorb`; its state is declared, see `Serializable`. An
-    outcome is whether the action was right, unless `_outcome` says otherwise.
-
-    Attributes
-    ----------
-    n_features, n_classes : sizes of the problem, d and K; a class is an action.
-    learns_labels : whether an outcome is the true class, whatever was played.
-    """
-
-    COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
-    N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
-    LISTS_ACTIONS: ClassVar[bool] = False  # whether x is a row for each action
-    n_features: int
-    n_classes: int
-    learns_labels: bool = False
+class DecisionMaker(Serializable):
+    """Base of what learns later what came of its decisions, which wait for that or expire."""
 
     def _start(
         self,
@@ -81,10 +50,72 @@ class Agent(Serializable):
         self._rng = validation.generator(seed)
         self.max_pending = validation.count("max_pending", max_pending, 1)
         self.wait = None if wait is None else validation.count("wait", wait, 1)
-        self._default = None if default is None else self._outcome(default)
-        self.n_decisions = self.n_outcomes = self.n_dropped = self.n_expired = 0
+        self._default: Any = None if default is None else self._outcome(default)
+        self.n_decisions = self.n_dropped = self.n_expired = 0
         # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[int, Pending] = OrderedDict()
+        self._pending: OrderedDict[Any, Any] = OrderedDict()  # tuples, each with its decision first
+
+    def _outcome(self, value: Any) -> Any:
+        """Return an outcome as it is learned, checked."""
+        raise NotImplementedError
+
+    def _find(self, decision: Any) -> Any:
+        """Return what waits under a decision or its id, or raise."""
+        raise NotImplementedError
+
+    def _learn_default(self, decision: Any) -> None:
+        raise NotImplementedError
+
+    def _number_of(self, pending: Any) -> int:
+        number: int = pending[0].id
+        return number
+
+    def _expire_old(self) -> None:
+        first = -1 if self.wait is None else self.n_decisions - self.wait
+        while self._pending:
+            id, oldest = next(iter(self._pending.items()))
+            if len(self._pending) < self.max_pending and self._number_of(oldest) >= first:
+                return
+            self.expire(id)
+
+    def drop(self, decision: Any) -> None:
+        """Stop waiting for what comes of a decision; it counts in ``n_dropped``."""
+        del self._pending[self._find(decision)[0].id]
+        self.n_dropped += 1
+
+    def expire(self, decision: Any) -> None:
+        """Stop waiting: learn the default, or drop the decision if there is none."""
+        if self._default is None:
+            return self.drop(decision)
+        self._learn_default(decision)
+        self.n_expired += 1
+        return None
+
+    @property
+    def pending(self) -> tuple[Decision, ...]:
+        """The decisions that wait for what comes of them, oldest first."""
+        return tuple(decision for decision, *_ in self._pending.values())
+
+
+class Agent(DecisionMaker):
+    """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
+
+    One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
+    and implements `_see`, `_play` and `_absorb`. An outcome is whether the action was right, unless
+    `_outcome` says otherwise.
+
+    Attributes
+    ----------
+    n_features, n_classes : sizes of the problem, d and K; a class is an action.
+    learns_labels : whether an outcome is the true class, whatever was played.
+    """
+
+    COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
+    N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
+    n_features: int
+    n_classes: int
+    learns_labels: bool = False
+    n_outcomes = 0
 
     def _see(self, x: Array) -> Array:
         """Return what the present state makes of x (d,): the numbers kept with a decision."""
@@ -111,14 +142,10 @@ class Agent(Serializable):
         )
 
     def policy(self, x: ArrayLike) -> Array:
-        """Return the probabilities with which `act` would choose: (d,) in, (K,) out.
-
-        Rows of a matrix (T, d) are all answered from the current state, as (T, K). Nothing
-        is drawn, and nothing becomes pending.
-        """
+        """Return the probabilities with which `act` would choose: (d,) or (T, d) in, (K,) out."""
         x = validation.numbers("x", x)
         if x.ndim == 2:
-            X = validation.contexts(x, self.n_features)[0]
+            X, _ = validation.contexts(x, self.n_features)
             P = np.array([self._play(self._see(row)) for row in X])
             return P.reshape(len(X), self.n_classes)
         return self._play(self._see(validation.usable_context(x, self.n_features)))
@@ -126,37 +153,24 @@ class Agent(Serializable):
     def act(self, x: ArrayLike) -> Decision:
         """Choose an action for a context; its outcome goes to `learn`, at any later time.
 
-        Acting never learns, but for decisions that expire: those older than ``wait`` decisions,
-        and the oldest where ``max_pending`` wait (`expire`).
+        Acting never learns, but where decisions `expire`.
         """
         context = validation.usable_context(x, self.n_features).copy()
         self._expire_old()
-        return self._decide(context, self._see(context))
-
-    def _decide(self, x: Array, seen: Array, names: Names = None) -> Decision:
-        x.flags.writeable = False
+        seen = self._see(context)
+        context.flags.writeable = False
         action, propensity = self._choose(seen)
-        name = None if names is None else names[action]
         # Probabilities are sums, which may round to above 1.
-        decision = Decision(self.n_decisions, action, min(propensity, 1.0), x, name)
+        decision = Decision(self.n_decisions, action, min(propensity, 1.0), context)
         self._pending[decision.id] = (decision, seen)
         self.n_decisions += 1
         return decision
 
-    def _expire_old(self) -> None:
-        first = -1 if self.wait is None else self.n_decisions - self.wait
-        while self._pending:
-            oldest = next(iter(self._pending))
-            if len(self._pending) < self.max_pending and oldest >= first:
-                return
-            self.expire(oldest)
-
     def learn(self, decision: Decision | int, outcome: Any) -> None:
-        """Learn the outcome of a decision, or of the decision of this id.
+        """Learn the outcome of a decision, or of the decision of this id, once, in any order.
 
         It is whether the action was right; for agents of rewards, a number from 0 to 1; for one
-        that ``learns_labels``, the true class. Outcomes may arrive late and in any order, each at
-        most once.
+        that ``learns_labels``, the true class.
         """
         value = self._outcome(outcome)
         decision, seen = self._find(decision)
@@ -171,34 +185,14 @@ class Agent(Serializable):
         propensity is the probability with which that policy played the action.
         """
         x = validation.usable_context(x, self.n_features)
-        decision = self._logged_decision(x, action, propensity, self.n_classes)
-        self._absorb(decision, self._see(x), self._outcome(outcome))
-
-    def _logged_decision(
-        self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
-    ) -> Decision:
-        action = validation.count("action", action, 0, K - 1)
+        action = validation.count("action", action, 0, self.n_classes - 1)
         if validation.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
-        name = None if names is None else names[action]
-        return Decision(-1, action, float(propensity), x, name)
+        decision = Decision(-1, action, float(propensity), x)
+        self._absorb(decision, self._see(x), self._outcome(outcome))
 
-    def drop(self, decision: Decision | int) -> None:
-        """Stop waiting for the outcome of a decision; it counts in ``n_dropped``."""
-        del self._pending[self._find(decision)[0].id]
-        self.n_dropped += 1
-
-    def expire(self, decision: Decision | int) -> None:
-        """Stop waiting: learn the default outcome, or drop the decision if there is none."""
-        if self._default is None:
-            self.drop(decision)
-            return
+    def _learn_default(self, decision: Decision | int) -> None:
         self.learn(decision, self._default)
-        self.n_expired += 1
-
-    def find(self, decision: Decision | int) -> Decision:
-        """Return a decision that waits for its outcome, by its id."""
-        return self._find(decision)[0]
 
     def _find(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision
@@ -206,12 +200,10 @@ class Agent(Serializable):
         if number >= self.n_decisions:
             raise InvalidInputError(f"decision {number} was not made by this agent")
         if number not in self._pending:
-            dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
-            expired = ", or it expired and got the default" if self.n_expired else ""
-            raise InvalidInputError(
-                f"decision {number} does not wait for an outcome: it was reported already"
-                f"{dropped}{expired}"
-            )
+            reasons = "it was reported already"
+            reasons += ", or it was dropped (by you, wait or max_pending)" * bool(self.n_dropped)
+            reasons += ", or it expired and got the default" * bool(self.n_expired)
+            raise InvalidInputError(f"decision {number} does not wait for an outcome: {reasons}")
         pending, seen = self._pending[number]
         if (
             isinstance(decision, Decision)
@@ -224,25 +216,17 @@ class Agent(Serializable):
             )
         return pending, seen
 
-    @property
-    def pending(self) -> tuple[Decision, ...]:
-        """The decisions that wait for their outcome, oldest first."""
-        return tuple(decision for decision, _ in self._pending.values())
-
     def to_record(self) -> Record:
         """Return the full state as a record, pending decisions and the generator included."""
         record = super().to_record()
         decisions = self.pending
-        contexts = [np.atleast_2d(decision.x) for decision in decisions]
         record.config["max_pending"] = self.max_pending
         record.config["generator"] = generator_state(self._rng)
-        record.config["pending_names"] = [decision.name for decision in decisions]
         arrays = {
             "id": np.array([decision.id for decision in decisions], np.int64),
             "action": np.array([decision.action for decision in decisions], np.int64),
             "propensity": np.array([decision.propensity for decision in decisions], np.float64),
-            "n_rows": np.array([len(x) for x in contexts], np.int64),
-            "x": np.concatenate([np.empty((0, self.n_features)), *contexts]),
+            "x": np.array([d.x for d in decisions], np.float64).reshape(-1, self.n_features),
             "seen": np.concatenate([np.empty(0), *(seen for _, seen in self._pending.values())]),
         }
         record.arrays.update({f"pending.{name}": array for name, array in arrays.items()})
@@ -256,30 +240,18 @@ class Agent(Serializable):
         if not 0 <= T <= self.max_pending:
             raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
         ids = record.part("pending.id", (T,), np.int64, least=0, most=self.n_decisions - 1)
-        X, _ = validation.contexts(record.part("pending.x", (None, d)), d)
-        most = len(X) if self.LISTS_ACTIONS else 1
-        n_rows = record.part("pending.n_rows", (T,), np.int64, least=1, most=most)
-        n_actions = n_rows if self.LISTS_ACTIONS else np.full(T, self.n_classes)
-        actions = record.part("pending.action", (T,), np.int64, least=0)
+        X, _ = validation.contexts(record.part("pending.x", (T, d)), d)
+        actions = record.part("pending.action", (T,), np.int64, least=0, most=self.n_classes - 1)
         propensities = record.part("pending.propensity", (T,), least=_MIN_PROPENSITY, most=1.0)
-        ends = np.cumsum(n_actions + self.N_SEEN_BEYOND_ACTIONS)
-        seen = record.part("pending.seen", (int(ends[-1]) if T else 0,))
-        names = record.word("pending_names")
-        if not (
-            (np.diff(ids) > 0).all()
-            and (actions < n_actions).all()
-            and n_rows.sum() == len(X)
-            and isinstance(names, list)
-            and len(names) == T
-        ):
+        n_seen = self.n_classes + self.N_SEEN_BEYOND_ACTIONS
+        seen = record.part("pending.seen", (T * n_seen,)).reshape(T, n_seen)
+        if not (np.diff(ids) > 0).all():
             raise StateFileError("the decisions that wait for their outcome are damaged")
-        contexts = np.split(X, np.cumsum(n_rows)[:-1]) if self.LISTS_ACTIONS else X
-        for t, of_decision in enumerate(np.split(seen, ends[:-1]) if T else ()):
-            x = contexts[t].copy()
+        for t, (id, action) in enumerate(zip(ids.tolist(), actions.tolist(), strict=True)):
+            x = X[t].copy()
             x.flags.writeable = False
-            name = None if names[t] is None else action_name(names[t])
-            decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, name)
-            self._pending[decision.id] = (decision, of_decision.copy())
+            decision = Decision(id, action, float(propensities[t]), x)
+            self._pending[id] = (decision, seen[t].copy())
 
 
 def action_name(value: Any, what: str = "the id of an action") -> str | int:
@@ -300,10 +272,7 @@ def choose_exploration(
     *,
     positive: bool = False,
 ) -> float:
-    """Return the exploration from a number, the theory's for a horizon, or the default.
-
-    `theory` is a function of the horizon; a horizon without an exploration selects it.
-    """
+    """Return the exploration from a number, the theory's for a horizon, or the default."""
     if exploration == THEORY and horizon is None:
         raise InvalidInputError(f"exploration={THEORY!r} needs horizon, the number of rounds")
     if horizon is not None:

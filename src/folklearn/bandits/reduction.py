@@ -142,8 +142,7 @@ class BanditReduction(Agent):
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy; only with ``updates="correct"``.
 
-        No weight is above K, as among own decisions: actions that were less likely than
-        exploration / K count for less than their share.
+        No weight is above K, as among own decisions.
         """
         if self.updates == EXPLORED:
             raise InvalidInputError(
@@ -155,13 +154,11 @@ class BanditReduction(Agent):
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         if not correct:
             return
+        weight = float(seen[-1])  # 1 if it explored
         if self.updates == CORRECT:
             weight = min(self.exploration / decision.propensity, float(self.n_classes))
-        elif seen[-1] == 1.0:  # it explored
-            weight = 1.0
-        else:
-            return
-        self.learner._learn(decision.x.copy(), decision.action, validation.NO_SOFT, weight)
+        if weight > 0.0:
+            self.learner._learn(decision.x.copy(), decision.action, validation.NO_SOFT, weight)
 
 
 def bandit_exploration(n_rounds: int, *, n_classes: int, regret: float, cost: float = 1.0) -> float:

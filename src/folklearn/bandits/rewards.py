@@ -30,25 +30,15 @@ class RegretCertificate:
     :math:`c_t` is the most that round t could cost beyond :math:`\eta_t` times its excess log loss,
     :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
     regressions. The proof is in docs/theory/reductions.md.
-
-    Attributes
-    ----------
-    n_rounds : decisions whose reward was learned.
-    explored : the sum of :math:`c_t`.
-    eta, regression : the price of a nat :math:`\eta`, and the sum of :math:`C_a` in nats.
-    B : row norm of the linear models that the regressions compete with; the logit of a reward,
-        the difference of two rows, has weights of norm at most 2 B.
-    features : what the regressions are linear in.
-    reason : why nothing is proven, or an empty string.
     """
 
-    n_rounds: int
-    explored: float
+    n_rounds: int  #: decisions whose reward was learned
+    explored: float  #: the sum of c_t
     eta: float
-    regression: float
-    B: float
-    features: str = "its features"
-    reason: str = ""
+    regression: float  #: the sum of C_a, in nats
+    B: float  #: row norm of the linear models; a logit, the difference of two rows, has at most 2 B
+    features: str  #: what the regressions are linear in
+    reason: str  #: why nothing is proven, or empty
 
     @property
     def valid(self) -> bool:
@@ -113,117 +103,12 @@ RULES = {
 _EXPLORED, _ETA = range(2)
 
 
-class RegressionAgent(Agent):
-    r"""Base of agents of rewards: how they play, expire decisions, and bound their regret.
-
-    A subclass implements `_losses_of` and `_teach`, and gives the regressions of the reward, d and
-    K, the usual one where it varies. Seen are the expected loss of every action, which unlike a
-    reward near 1 keeps its digits, and gamma.
-    """
-
-    PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
-    COUNTERS = (*Agent.COUNTERS, "n_expired", "n_late")
-    ARRAYS = ("totals",)
-    N_SEEN_BEYOND_ACTIONS = 1
-    _features = "its features"
-
-    def __init__(
-        self,
-        learners: Sequence[Learner],
-        n_features: int,
-        n_actions: int,
-        *,
-        exploration: str = "fastcb",
-        strength: float | str = 5.0,
-        default_reward: float | None = None,
-        wait: int | None = None,
-        seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
-    ) -> None:
-        self._learners, self.n_features = learners, n_features
-        self.n_actions = self.n_classes = n_actions
-        self.exploration = validation.choice("exploration", exploration, tuple(RULES))
-        self._rule = RULES[exploration]
-        if strength != THEORY:
-            strength = validation.positive("strength", strength)
-        elif self._rule.cost == math.inf:
-            proven = " and ".join(name for name, rule in RULES.items() if rule.cost < math.inf)
-            raise InvalidInputError(
-                f"strength={THEORY!r} needs a bound on the cost of exploring, which only {proven} "
-                "have"
-            )
-        self.strength = strength
-        self.n_late = 0
-        self._totals: Array = np.zeros(2)
-        self._start(seed, max_pending, default_reward, wait)
-        self.default_reward = self._default
-
-    def _losses_of(self, x: Array) -> Array:
-        """Return 1 minus the expected rewards, (K,), of a checked context."""
-        raise NotImplementedError
-
-    def _teach(self, decision: Decision, soft: Array) -> None:
-        """Let a regression learn the soft label (1 - reward, reward) of a decision."""
-        raise NotImplementedError
-
-    def _gamma(self, t: int) -> float:
-        """Return gamma of decision t, counted from 1: a function of t alone, as the proof needs."""
-        K, rule, n = self.n_actions, self._rule, len(self._learners)
-        if self.strength != THEORY:
-            return float(self.strength) * math.sqrt(K * t)
-        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats; this is
-        # the gamma with the least bound after t rounds, if all had gamma ~ sqrt(t).
-        regret = 0.5 * n * self.n_features * math.log1p(t / n)
-        return math.sqrt(2.0 * rule.cost * K * t / (rule.price * regret))
-
-    def _outcome(self, value: Any) -> float:
-        is_real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
-        if is_real and 0 <= value <= 1:
-            return float(value)
-        raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
-
-    def _see(self, x: Array) -> Array:
-        return np.append(self._losses_of(x), self._gamma(self.n_decisions + 1))
-
-    def _play(self, seen: Array) -> Array:
-        return self._rule.play(seen[:-1], float(seen[-1]))
-
-    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
-        self._teach(decision, np.array([1.0 - outcome, outcome]))
-        if decision.id < 0:  # of a log: it teaches, and is no regret of this agent
-            self.n_late += len(self._pending)  # played by what was predicted before
-            return
-        eta = self._rule.price * float(seen[-1])
-        self._totals[_EXPLORED] += exploration.most_regret(self._play(seen), seen[:-1], eta)
-        self._totals[_ETA] = max(self._totals[_ETA], eta)
-        self.n_late += decision.id < self.n_decisions - 1
-
-    def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
-        """Return what is proven about the expected regret so far.
-
-        B may be smaller than that of the regressions: a smaller class, and a smaller bound. For
-        regressions that know no B it is 10.
-        """
-        certificates = [certificate_at_norm(learner, B) for learner in self._learners]
-        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
-        n_missing = self.n_dropped + self.n_expired + overdue
-        reasons = [why_unproven(n_missing, self.n_late)]
-        reasons += [of_action.reason for of_action in certificates]
-        return RegretCertificate(
-            n_rounds=self.n_outcomes, explored=float(self._totals[_EXPLORED]),
-            eta=float(self._totals[_ETA]),
-            regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
-            B=min(of_action.B or 0.0 for of_action in certificates), features=self._features,
-            reason=next(filter(None, reasons), ""),
-        )  # fmt: skip
-
-
-class RewardAgent(RegressionAgent):
+class RewardAgent(Agent):
     r"""Play one of K fixed actions for a reward in [0, 1], by a regression for each of them.
 
     Use it when an action brings a click, a price or a grade and not a class; `auto` makes one
     that needs nothing to be set. Where actions have features of their own, or come and go, use
-    `ListAgent`.
+    `folklearn.DecisionModel`.
 
     Regression a predicts the reward of action a by log loss: a reward r is the soft label
     (1 - r, r). With the expected losses :math:`f_a = 1 - E[r \mid x, a]`, the best action b and
@@ -246,9 +131,9 @@ class RewardAgent(RegressionAgent):
     is at most E ``regret_certificate().bound``, under every exploration. In advance: for
     :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. The bound of the default strength is below 1 a
-    decision only after millions of rounds; ``strength="theory"`` explores more and makes it least
-    where :math:`C_T` is :math:`\frac d2 \ln t` nats a regression, what realizable rewards cost.
+    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. That says something of the default strength only after
+    millions of rounds; ``strength="theory"`` explores more and makes it least where :math:`C_T` is
+    :math:`\frac d2 \ln t` nats a regression.
 
     Parameters
     ----------
@@ -279,28 +164,100 @@ class RewardAgent(RegressionAgent):
     "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/reductions.md.
     """
 
-    PARAMS = (*RegressionAgent.PARAMS, "scale")
+    PARAMS = ("exploration", "strength", "default_reward", "wait", "scale")
     CHILDREN = ("regressions",)
+    COUNTERS = (*Agent.COUNTERS, "n_expired", "n_late")
+    ARRAYS = ("totals",)
     STATE: ClassVar = {"_scaler": OnlineScaler}
+    # Seen are the expected loss of every action, which unlike a reward near 1 keeps its digits,
+    # and gamma.
+    N_SEEN_BEYOND_ACTIONS = 1
 
     def __init__(
-        self, regressions: Sequence[Learner], *, scale: bool = False, **options: Any
+        self,
+        regressions: Sequence[Learner],
+        *,
+        scale: bool = False,
+        exploration: str = "fastcb",
+        strength: float | str = 5.0,
+        default_reward: float | None = None,
+        wait: int | None = None,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
     ) -> None:
         self.regressions = list(regressions)
-        if len(self.regressions) < 2:
-            raise InvalidInputError("an agent needs at least two actions, a regression for each")
-        for learner in self.regressions:
-            check_is_regression(learner)
-        if len({learner.n_features for learner in self.regressions}) > 1:
-            raise InvalidInputError("the regressions take different numbers of features")
-        if len({id(learner) for learner in self.regressions}) < len(self.regressions):
-            raise InvalidInputError("one learner stands for two actions: give each its own")
+        _check_regressions(self.regressions)
         self.scale = bool(scale)
-        d = self.regressions[0].n_features - self.scale
-        self._scaler = OnlineScaler(n_features=d) if self.scale else None
-        if self.scale:
-            self._features = "the scaled features"
-        super().__init__(self.regressions, d, len(self.regressions), **options)
+        self.n_features = self.regressions[0].n_features - self.scale
+        self.n_classes = len(self.regressions)
+        self._scaler = OnlineScaler(n_features=self.n_features) if self.scale else None
+        self.exploration = validation.choice("exploration", exploration, tuple(RULES))
+        self._rule = RULES[exploration]
+        if strength != THEORY:
+            strength = validation.positive("strength", strength)
+        elif self._rule.cost == math.inf:
+            proven = " and ".join(name for name, rule in RULES.items() if rule.cost < math.inf)
+            raise InvalidInputError(
+                f"strength={THEORY!r} needs a bound on the cost of exploring, which only {proven} "
+                "have"
+            )
+        self.strength = strength
+        self.n_late = 0
+        self._totals: Array = np.zeros(2)
+        self._start(seed, max_pending, default_reward, wait)
+        self.default_reward = self._default
+
+    def _gamma(self, t: int) -> float:
+        """Return gamma of decision t, counted from 1: a function of t alone, as the proof needs."""
+        K, rule = self.n_classes, self._rule
+        if self.strength != THEORY:
+            return float(self.strength) * math.sqrt(K * t)
+        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats; this is
+        # the gamma with the least bound after t rounds, if all had gamma ~ sqrt(t).
+        regret = 0.5 * K * self.n_features * math.log1p(t / K)
+        return math.sqrt(2.0 * rule.cost * K * t / (rule.price * regret))
+
+    def _outcome(self, value: Any) -> float:
+        numbers = bool | int | float | np.bool_ | np.integer | np.floating
+        if isinstance(value, numbers) and 0 <= value <= 1:
+            return float(value)
+        raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
+
+    def _see(self, x: Array) -> Array:
+        return np.append(self._losses_of(x), self._gamma(self.n_decisions + 1))
+
+    def _play(self, seen: Array) -> Array:
+        return self._rule.play(seen[:-1], float(seen[-1]))
+
+    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
+        self._teach(decision, np.array([1.0 - outcome, outcome]))
+        if decision.id < 0:  # of a log: it teaches, and is no regret of this agent
+            self.n_late += len(self._pending)  # played by what was predicted before
+            return
+        eta = self._rule.price * float(seen[-1])
+        self._totals[_EXPLORED] += exploration.most_regret(self._play(seen), seen[:-1], eta)
+        self._totals[_ETA] = max(self._totals[_ETA], eta)
+        self.n_late += decision.id < self.n_decisions - 1
+
+    def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
+        """Return what is proven about the expected regret so far.
+
+        B may be smaller than that of the regressions, which is 10 for those that know none.
+        """
+        certificates = [certificate_at_norm(learner, B) for learner in self.regressions]
+        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
+        n_missing = self.n_dropped + self.n_expired + overdue
+        reasons = [why_unproven(n_missing, self.n_late)]
+        reasons += [of_action.reason for of_action in certificates]
+        return RegretCertificate(
+            self.n_outcomes,
+            float(self._totals[_EXPLORED]),
+            float(self._totals[_ETA]),
+            sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
+            min(of_action.B or 0.0 for of_action in certificates),
+            "the scaled features" if self.scale else "its features",
+            next(filter(None, reasons), ""),
+        )
 
     def _losses_of(self, x: Array) -> Array:
         z = x if self._scaler is None else self._scaler.scale_row(x, False)
@@ -325,27 +282,29 @@ class RewardAgent(RegressionAgent):
         return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
 
-def check_is_regression(learner: Any) -> None:
-    check_is_learner("a regression", learner)
-    if learner.n_classes != 2:
-        raise InvalidInputError(
-            f"a regression of rewards has two classes, no reward and all of it; {learner!r} has "
-            f"{learner.n_classes}"
-        )
+def _check_regressions(learners: Sequence[Any]) -> None:
+    if len(learners) < 2:
+        raise InvalidInputError("an agent needs at least two actions, a regression for each")
+    for learner in learners:
+        check_is_learner("a regression", learner)
+        if learner.n_classes != 2:
+            raise InvalidInputError(
+                f"a regression of rewards has two classes, no reward and all of it; {learner!r} "
+                f"has {learner.n_classes}"
+            )
+    if len({learner.n_features for learner in learners}) > 1:
+        raise InvalidInputError("the regressions take different numbers of features")
+    if len(set(map(id, learners))) < len(learners):
+        raise InvalidInputError("one learner stands for two actions: give each its own")
 
 
 def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any) -> RewardAgent:
     """Return the agent to use by default: no horizon, no rate, no exploration to set.
 
-    FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is
-    proven. Contexts are numbers of any scale. At 20 features and 10 actions a decision and its
-    reward take 0.7 of Vowpal Wabbit's time (benchmarks/results/decisions.md).
-
-    Parameters
-    ----------
-    n_features, n_actions : sizes of the problem, n_actions at least 2.
-    scale : False for contexts that have norms of about 1 and hold a constant already.
-    options : default_reward, wait, seed, max_pending and others of `RewardAgent`.
+    FastCB over `folklearn.auto` for each action: see `RewardAgent`, which has the `options`.
+    Contexts are numbers of any scale; `scale` is False for those that have norms of about 1 and
+    hold a constant already. At 20 features and 10 actions a decision and its reward take 0.7 of
+    Vowpal Wabbit's time (benchmarks/results/decisions.md).
 
     Examples
     --------

@@ -10,7 +10,7 @@ from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
-from folklearn.model.display import render_report, report_model, report_run
+from folklearn.model.display import render_report, report_model
 from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
 from folklearn.model.roles import TARGET
@@ -106,7 +106,7 @@ def report(
             page = report_model(model, f"Report on {os.path.basename(file)}")
         else:
             reader, target = source.open()
-            page = report_run(Model(roles=roles, windows=True).run(reader, target))
+            page = Model(roles=roles, windows=True).run(reader, target).report()
         path.write_text(page, encoding="utf-8")
         outputs.commit(console)
 

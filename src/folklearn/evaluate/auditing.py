@@ -72,11 +72,7 @@ class PredictionLoss:
     def against(
         self, linear: float, *, n_rounds: int, n_classes: int, C: float | None
     ) -> PredictionCertificate:
-        """Return what a lower bound says of the predictions.
-
-        It is about the loss and the penalty of every linear model; or, if C is None, about the loss
-        of one.
-        """
+        """Return the certificate by a bound for every linear model or, without C, for one."""
         reason = (
             f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
             f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
@@ -105,11 +101,8 @@ def audit(
 ) -> PredictionCertificate:
     """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
 
-    The result of `Certifier.exact`, in fewer passes; `folklearn.scale.spark.audit` is for tables
-    that no machine holds.
-
-    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
-    floating point too. Mostly one comes within ``tol`` of it; see `logistic_regression`.
+    What `Certifier.exact` returns, in fewer passes, and with its guarantee;
+    `folklearn.scale.spark.audit` is for tables that no machine holds.
 
     Parameters
     ----------
@@ -118,17 +111,6 @@ def audit(
     C, constant : of the penalty, as of `Evidence`.
     tol, most_passes, n_jobs, device : of `logistic_regression`.
     report : called with a `Pass` after each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from folklearn.evaluate import audit
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 3)) / 2
-    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
-    >>> certificate = audit(X, y, np.full((1000, 2), 0.5))  # a constant predictor
-    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
-    (0.6931, True)
     """
     X, P = validation.table(X), validation.numbers("P", P)
     if P.ndim != 2:
@@ -158,8 +140,7 @@ class Certifier(Serializable):
     .. math:: \sum_t -w_t \ln p_t(y_t) - \Bigl(\sum_t w_t \ell_t(W) + \tfrac12 \|W\|_\tau^2\Bigr)
         \le \sum_t -w_t \ln p_t(y_t) - E \quad\text{for every } W
 
-    `exact` reads the rows again until nothing is left between that bound and the least loss with
-    its penalty. Time and memory those of the evidence; `observe_many` is faster than single rounds.
+    Time and memory those of the evidence; `observe_many` is faster than single rounds.
 
     Guarantee: no linear model has a total loss and a penalty below
     ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).
@@ -216,11 +197,7 @@ class Certifier(Serializable):
         return {"n_features": self.n_features, "n_classes": self.n_classes}
 
     def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
-        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
-
-        y is a class or a soft label, p (K,) the prediction. Everything is checked before
-        anything changes.
-        """
+        """Observe one round; return the log loss -ln p[y] of its prediction p (K,), unweighted."""
         d = self.n_features
         if validation.is_sparse_context(x):
             row: SparseRow = validation.usable(validation.sparse_context(x, d))
@@ -245,10 +222,7 @@ class Certifier(Serializable):
         *,
         progress: Progress = False,
     ) -> Array:
-        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
-
-        Equal to the loop over `observe`. Every row is checked before the first round.
-        """
+        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,)."""
         rows = Rows.checked(X, y, weight, **self._sizes)
         P = check_probabilities(P, len(rows.X), self.n_classes)
         with report_progress(progress, len(rows.X), "certifying") as report:
@@ -296,14 +270,13 @@ class Certifier(Serializable):
 
     def certificate(self, W: ArrayLike | None = None) -> PredictionCertificate:
         """Return the certificate for all models, penalty counted, or for one W (K, d) without."""
-        evidence = self._evidence
         if W is None:
-            return self._against(evidence.lower_bound(), self.C)
-        return self._against(evidence.value(W), None)
+            return self._against(self._evidence.lower_bound(), self.C)
+        return self._against(self._evidence.value(W), None)
 
     def _against(self, bound: float, C: float | None) -> PredictionCertificate:
-        sizes = {"n_rounds": self.n_rounds, "n_classes": self.n_classes}
-        return self._prediction_loss.against(bound, **sizes, C=C)
+        loss = self._prediction_loss
+        return loss.against(bound, n_rounds=self.n_rounds, n_classes=self.n_classes, C=C)
 
     def exact(
         self,
@@ -320,8 +293,7 @@ class Certifier(Serializable):
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). It ends when
-        the bound is within ``tol`` (1 + its loss) of the loss and penalty of a model. For the
-        other parameters see `audit`.
+        the bound is within ``tol`` (1 + its loss) of a model. For the others see `audit`.
         """
         evidence, learner = self._evidence, self._learner
         if isinstance(evidence, Evidence):

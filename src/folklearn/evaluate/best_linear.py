@@ -48,28 +48,21 @@ class Pass(NamedTuple):
     """The state of a search after a pass, numbered from 1."""
 
     number: int
-    loss: float  # total, with the penalty if there is one, of the model of this pass, rounded up
-    at_least: float  # no model of the class has less; the best of all passes
-    gap: float  # the least loss of a model so far, less `at_least`
+    loss: float  #: total, with the penalty if there is one, of the model of this pass, rounded up
+    at_least: float  #: no model of the class has less; the best of all passes
+    gap: float  #: the least loss of a model so far, less `at_least`
 
 
 @dataclass(frozen=True)
 class BestLinearModel:
-    """The best model W (K, d) of row norms at most B, up to a proven gap, after some passes.
-
-    Attributes
-    ----------
-    loss : total (weighted) log loss of W, in nats, rounded up: its true loss is not above.
-    at_least : no model of the class has a total loss below.
-    converged : whether the gap came below the tolerance.
-    """
+    """The best model W (K, d) of row norms at most B, up to a proven gap, after some passes."""
 
     W: Array
-    loss: float
-    at_least: float
+    loss: float  #: total (weighted) log loss of W, in nats, rounded up
+    at_least: float  #: no model of the class has a total loss below
     B: float
     n_passes: int
-    converged: bool
+    converged: bool  #: whether the gap came below the tolerance
 
     @property
     def gap(self) -> float:
@@ -136,20 +129,15 @@ class LossAndGradient:
 
 @dataclass(frozen=True)
 class _ColumnScan:
-    """The columns that occur in rows, how many rows there are, and how many values."""
-
-    columns: NDArray[np.int64]
+    columns: NDArray[np.int64]  # that occur in rows
     n_rows: int
     n_values: int
 
     @classmethod
     def of(cls, chunk: RowChunk) -> "_ColumnScan":
-        columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
-        for rows in chunk.batches:
-            X = SparseRows.of(rows.X).compact()
-            columns.append(np.unique(X.indices))
-            n_rows, n_values = n_rows + len(X), n_values + X.nnz
-        return cls(np.unique(np.concatenate(columns)), n_rows, n_values)
+        Xs = [SparseRows.of(rows.X).compact() for rows in chunk.batches]
+        columns = np.unique(np.concatenate([np.empty(0, np.int64), *(X.indices for X in Xs)]))
+        return cls(columns, sum(map(len, Xs)), sum(X.nnz for X in Xs))
 
     def __add__(self, other: "_ColumnScan") -> "_ColumnScan":
         columns = np.union1d(self.columns, other.columns)
@@ -252,8 +240,8 @@ def best_in_class(
 ) -> BestLinearModel:
     """Minimise the total log loss over linear models of row norm at most B, the paper's class.
 
-    By projected gradients, tens to hundreds of passes of O(K d) a row. For a bound on models of any
-    norm see `logistic_regression`.
+    For a bound on models of any norm see `logistic_regression`. Tens to hundreds of passes of
+    O(K d) a row.
 
     Guarantee: ``at_least`` of the result is at most the loss of every model of the class and its
     ``loss`` at least that of W, in floating point too. The gap between them comes below ``tol``
@@ -264,10 +252,9 @@ def best_in_class(
     X, y, weight : as in `Folklore.run`; y is (T,) classes or (T, K) soft labels.
     B : largest row norm, positive.
     n_classes : K, at least 2.
-    tol : relative tolerance of the gap, positive.
-    most_passes : over the rows, at most.
+    tol, most_passes : relative tolerance of the gap, positive; passes over the rows, at most.
     n_jobs : threads that share the sums over rows, -1 for all cores; the same result to the last
-        bit. From 1000 coordinates d K on BLAS shares them out itself.
+        bit.
     device : where the sums are made: "cpu", the default, or a device of PyTorch such as "cuda".
 
     Examples
@@ -283,7 +270,11 @@ def best_in_class(
     X, B, tol = validation.table(X), validation.positive("B", B), validation.positive("tol", tol)
     sizes = {"n_features": X.shape[1], "n_classes": validation.count("n_classes", n_classes, 2)}
     loss = TotalLoss(passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=device), **sizes)
-    here = loss.at(np.zeros((sizes["n_classes"], len(loss.columns))))
+    return _descend(loss, B, tol, most_passes)
+
+
+def _descend(loss: TotalLoss, B: float, tol: float, most_passes: int) -> BestLinearModel:
+    here = loss.at(np.zeros((loss.n_classes, len(loss.columns))))
     recent = deque([here.loss], _N_RECENT_LOSSES)
     steepest = validation.longest_row(here.G)
     length = B / steepest if steepest > 0.0 else 1.0

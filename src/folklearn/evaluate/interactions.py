@@ -21,19 +21,9 @@ class Interactions:
     """Decisions in order: contexts, actions, propensities and rewards.
 
     Make one from logged data of any origin to evaluate policies on it (`off_policy`), or read
-    one (`read_log`). The actions are the same K in every decision, or each decision brings its
-    own, described by features.
-
-    Attributes
-    ----------
-    X : contexts, (T, d). Without `n_actions`: for each decision a matrix with one row per action
-        that could be played; they are kept one below the other, see `offered`.
-    actions : what was played, (T,), numbered from 0 in each decision.
-    propensities : the probability with which each was played at the time, (T,), above 0.
-    rewards : what each earned, (T,), from 0 to 1; True and False are 1 and 0.
-    n_actions : number of actions K, at least 2.
-    feature_names, action_names : of the columns of X and of the K actions, () for numbers.
-    offsets : (T + 1,) where each decision begins in a list of all pairs of decision and action.
+    one (`read_log`). The actions are the same K in every decision, X (T, d) its contexts; or,
+    without `n_actions`, each decision brings its own, and X a matrix for each of them with one row
+    per action that could be played. These are kept one below the other, see `menu`.
 
     Examples
     --------
@@ -42,18 +32,18 @@ class Interactions:
     (2, 0.5, [0, 1])
     >>> menus = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.5, 0.0], [0.0, 0.5]]]
     >>> log = Interactions(menus, [0, 2], [0.5, 0.1], [0.25, 1.0])
-    >>> log.offered(1).tolist(), log.offsets.tolist()
+    >>> log.menu(1).tolist(), log.offsets.tolist()
     ([[1.0, 1.0], [0.5, 0.0], [0.0, 0.5]], [0, 2, 5])
     """
 
     X: Array
-    actions: Labels
-    propensities: Array
-    rewards: Array
-    n_actions: int | None = None
-    feature_names: tuple[str, ...] = ()
+    actions: Labels  #: (T,) what was played, numbered from 0 in each decision
+    propensities: Array  #: (T,) the probability with which each was played at the time, above 0
+    rewards: Array  #: (T,) what each earned, from 0 to 1
+    n_actions: int | None = None  #: K, at least 2
+    feature_names: tuple[str, ...] = ()  #: of the columns of X
     action_names: tuple[str, ...] = ()
-    offsets: Labels = field(init=False, repr=False)
+    offsets: Labels = field(init=False, repr=False)  #: (T + 1,) of decisions in a list of all pairs
 
     def __post_init__(self) -> None:
         if self.n_actions is None:
@@ -64,22 +54,19 @@ class Interactions:
         X.flags.writeable = False
         names = {"feature_names": X.shape[1], "action_names": self.n_actions or 0}
         for name, expected in names.items():
-            listed = tuple(getattr(self, name))
-            if listed and len(listed) != expected:
-                raise InvalidInputError(f"{name} has {len(listed)} entries; expected {expected}")
-            object.__setattr__(self, name, listed)
+            if (n := len(getattr(self, name))) not in (0, expected):
+                raise InvalidInputError(f"{name} has {n} entries; expected {expected}")
+        within, least = validation.numbers_within, np.nextafter(0.0, 1.0)
         shape = (len(sizes),)
-        checked = {
-            "X": X,
-            "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            "actions": _check_actions(self.actions, sizes),
-            "propensities": validation.numbers_within(
-                "propensities", self.propensities, shape, np.nextafter(0.0, 1.0), 1.0, _PROPENSITY
-            ),
-            "rewards": validation.numbers_within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
-        }
-        for name, array in checked.items():
-            object.__setattr__(self, name, array)
+        self.__dict__.update(  # it is frozen for others
+            X=X,
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            actions=_check_actions(self.actions, sizes),
+            propensities=within("propensities", self.propensities, shape, least, 1.0, _PROPENSITY),
+            rewards=within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
+            feature_names=tuple(self.feature_names),
+            action_names=tuple(self.action_names),
+        )
 
     @property
     def n_rounds(self) -> int:
@@ -91,7 +78,7 @@ class Interactions:
         """The place of each played action in a list of all pairs, (T,)."""
         return self.offsets[:-1] + self.actions
 
-    def offered(self, t: int) -> Array:
+    def menu(self, t: int) -> Array:
         """Return the features of what could be played in a decision: (d,), or a row per action."""
         rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
         return self.X[rows]
@@ -103,7 +90,7 @@ class Interactions:
     def __getitem__(self, which: slice) -> "Interactions":
         X: Any = self.X[which]
         if self.n_actions is None:
-            X = [self.offered(t) for t in range(self.n_rounds)[which]] or self.X[:0]
+            X = [self.menu(t) for t in range(self.n_rounds)[which]] or self.X[:0]
         names = "actions", "propensities", "rewards"
         columns = {name: getattr(self, name)[which] for name in names}
         return replace(self, X=X, **columns)
@@ -118,7 +105,7 @@ class Interactions:
     @property
     def mean_reward(self) -> float:
         """What an action earned on average."""
-        return _mean(self.rewards)
+        return self._mean(self.rewards)
 
     @property
     def mistakes(self) -> Labels:
@@ -128,13 +115,12 @@ class Interactions:
     @property
     def error_rate(self) -> float:
         """The share of actions that earned less than 1: that were wrong."""
-        return _mean(self.rewards < 1.0)
+        return self._mean(self.rewards < 1.0)
 
-
-def _mean(scores: Any) -> float:
-    if not len(scores):
-        raise InvalidInputError("nothing to score: there is no decision in this log")
-    return float(np.mean(scores))
+    def _mean(self, scores: Any) -> float:
+        if not self.n_rounds:
+            raise InvalidInputError("nothing to score: there is no decision in this log")
+        return float(np.mean(scores))
 
 
 def _check_rows(name: str, rows: ArrayLike, expected: str) -> Array:

@@ -27,21 +27,18 @@ _CAPPED, _SPREAD, _UNCAPPED = range(3)  # of the past: totals, the spread betwee
 
 
 class Alarm(NamedTuple):
-    """What a monitor has found; rows are counted from 0.
+    """A rise of capped losses that a monitor has found; rows are counted from 0."""
 
-    The guarantee is about capped losses, which have risen; `now` may be below `before`.
-    """
-
-    row: int  # the rows that had come by then
-    since: int  # about the first row that was worse
-    before: float  # average loss before that row
-    now: float  # and from it on
-    capped_before: float  # the same, but a loss above `cap` counted as `cap`
+    row: int  #: the rows that had come by then
+    since: int  #: about the first row that was worse
+    before: float  #: average loss before that row
+    now: float  #: and from it on
+    capped_before: float  #: the same, but a loss above `cap` counted as `cap`
     capped_now: float
-    cap: float  # of the monitor, in nats
+    cap: float  #: of the monitor, in nats
 
     def in_words(self) -> str:
-        """Return the alarm as a sentence, with the averages that rose and those without a cap."""
+        """Return the alarm as a sentence."""
         uncapped = f"from {self.before:.3f} to {self.now:.3f}"
         if self.now < self.before:
             uncapped = f"it has fallen {uncapped}: less of it is above {self.cap:g}"
@@ -55,7 +52,7 @@ class Alarm(NamedTuple):
 class ColumnAlarm(NamedTuple):
     """A column whose values have changed, as `Model.monitor` finds it."""
 
-    row: int  # the rows that had come by then
+    row: int  #: the rows that had come by then
     column: str
     shift: Shift
 
@@ -71,8 +68,7 @@ class Monitor(Serializable):
     falls is no alarm, and a rise is one that is surely more than chance. Seasons are rises, too.
 
     A loss above ``cap`` counts as ``cap``: of averages without a bound on single losses nothing can
-    be said in finite time. Where large losses become rarer and the others larger, as when an
-    overconfident model becomes calibrated, the uncapped average may fall; `Alarm` has both.
+    be said in finite time. The uncapped average may fall meanwhile; `Alarm` has both.
 
     An upper bound :math:`u` of the average expected capped loss since the last alarm is kept. Every
     64 rows a suspicion begins to bet that capped losses :math:`\ell` are above it: its capital is
@@ -175,15 +171,11 @@ class Monitor(Serializable):
 
     def observe_columns(self, shifts: Mapping[str, Shift]) -> None:
         """Take note of columns that have changed; the alert is called with those that are new."""
-        new = [
-            ColumnAlarm(self.n_rows, column, shift)
-            for column, shift in shifts.items()
-            if column not in self._shifts
-        ]
+        new = [name for name in shifts if name not in self._shifts]
         self._shifts = {**self._shifts, **shifts}
         if self.alert is not None:
-            for alarm in new:
-                self.alert(alarm)
+            for name in new:
+                self.alert(ColumnAlarm(self.n_rows, name, shifts[name]))
 
     def _look(self, losses: Array) -> None:
         capped, mean = losses.clip(max=self.cap), self._mean(_CAPPED)
@@ -232,9 +224,8 @@ class Monitor(Serializable):
         self._begin()
 
     def state(self) -> dict[str, Any]:
-        """Return where it stands: numbers for a page or a log.
+        """Return where it stands: averages since the last alarm, None before the first look.
 
-        Averages since the last alarm, at row ``since``, None before the first look;
         ``capped_at_most`` is what the average expected capped loss surely does not exceed.
         """
         looked = self._n_looks > self._n_before

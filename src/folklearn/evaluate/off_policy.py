@@ -1,4 +1,4 @@
-"""Off-policy evaluation: policies, models of rewards, and values estimated from logs."""
+"""Agents played on labelled rows, and the values of other policies estimated from their logs."""
 
 import math
 from collections.abc import Callable, Sized
@@ -10,36 +10,86 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
+from folklearn.arrays import Array, Labels
+from folklearn.bandits.agent import Agent
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import check_rows
+from folklearn.progress import Progress, report_progress
 
 IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
+_REPORT_EVERY = 1000  # decisions
+
+
+def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Interactions:
+    """Simulate an agent on rows with known rewards; it learns only the reward of its action.
+
+    All rows are checked before the first decision. The agent goes on from where it stands; one with
+    ``feedback="full"`` learns the label.
+
+    Parameters
+    ----------
+    X, y : contexts (T, d), and the actions (T,) that earn 1, others earn 0; or what every action
+        would earn, (T, K), from 0 to 1.
+    progress : True for a bar, or a function of the number of decisions so far.
+
+    Examples
+    --------
+    >>> from folklearn.baselines import Banditron
+    >>> from folklearn.synthetic import separable
+    >>> X, y = separable(0, 3000, d=3, K=3)
+    >>> log = interact(Banditron(n_features=3, n_classes=3), X, y)
+    >>> log.n_rounds, bool(log.error_rate < 0.2)
+    (3000, True)
+    """
+    X, labels, R = _check_stream(agent, X, y)
+    T, decisions, rewards = len(X), [], np.empty(len(X))
+    with report_progress(progress, T, "acting") as report:
+        for t, x in enumerate(X):
+            decision = agent.act(x)
+            rewards[t] = reward = float(R[t, decision.action])
+            try:
+                agent.learn(decision, int(labels[t]) if agent.learns_labels else reward)
+            except FolklearnError as error:
+                raise FolklearnError(
+                    f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
+                    "outcomes before it"
+                ) from error
+            decisions.append(decision)
+            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
+                report(t + 1)
+    actions = np.array([decision.action for decision in decisions], np.int64)
+    propensities = np.array([decision.propensity for decision in decisions])
+    return Interactions(X, actions, propensities, rewards, agent.n_classes)
+
+
+def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Labels, Array]:
+    """Return contexts, labels if they were given, and what every action earns, all checked."""
+    X, _ = validation.contexts(X, agent.n_features)
+    shape, expected = (len(X), agent.n_classes), "a label per row of X, or what every action earns"
+    if np.ndim(y) != 2:
+        labels, _ = validation.labels(y, *shape)
+        return X, labels, np.eye(agent.n_classes)[labels]
+    if agent.learns_labels:
+        raise InvalidInputError("this agent learns labels; give it a class per row, not rewards")
+    R = validation.numbers_within("y", y, shape, 0.0, 1.0, f"{expected}, from 0 to 1")
+    return X, np.empty(0, np.int64), R
 
 
 @dataclass(frozen=True)
 class Estimate:
     """The estimated mean reward of a policy, and how far to trust it.
 
-    Attributes
-    ----------
-    value : the estimate, not clipped: IPS and DR may fall outside 0..1, and outside the interval.
-        Where that is wide, the log is too small for this policy (`n_missing`).
-    low, high : confidence interval, clipped to 0..1; all of 0..1 if it lies outside.
-    std_error : standard error of the value.
-    effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
-        rounds played by the policy itself the log is worth. Below some 30, or a small part of the
-        rounds, a few outcomes decide, and the interval is too short.
-    n_rounds : number of rounds in the log.
-    method, confidence : how it was made.
+    The effective size is Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
+    rounds played by the policy itself the log is worth. Below some 30, or a small part of the
+    rounds, a few outcomes decide, and the interval is too short.
     """
 
-    value: float
-    low: float
+    value: float  #: not clipped: IPS and DR may fall outside 0..1, and outside the interval
+    low: float  #: confidence interval, clipped to 0..1; all of 0..1 if it lies outside
     high: float
     std_error: float
     effective_size: float
@@ -72,56 +122,35 @@ def off_policy(
     r"""Estimate what a policy would have earned on average in the rounds of a log.
 
     With the policy's probabilities :math:`\pi_t` in round t, the action :math:`a_t` that was
-    played, its propensity :math:`p_t` and reward :math:`r_t`, the weight is
-    :math:`w_t = \pi_t(a_t) / p_t`, and the value
+    played, its propensity :math:`p_t` and reward :math:`r_t`, the weight :math:`w_t = \pi_t(a_t) /
+    p_t`, and a model q of what an action earns, the value is
 
     * ``"ips"``, inverse propensity scores: the mean of :math:`w_t r_t`. Unbiased.
-    * ``"snips"``, self-normalised: :math:`\sum w_t r_t / \sum w_t`. Biased by O(1/T), within
-      0..1, and 1 minus itself if rewards are. Often far less variable.
-    * ``"dr"``, doubly robust: the mean of :math:`\sum_k \pi_t(k) q_t(k) + w_t (r_t -
-      q_t(a_t))` with a model q of what an action earns. Unbiased whatever q is, and the less
-      variable the better q is.
+    * ``"snips"``, self-normalised: :math:`\sum w_t r_t / \sum w_t`. Biased by O(1/T), less noisy.
+    * ``"dr"``, doubly robust: the mean of :math:`\sum_k \pi_t(k) q_t(k) + w_t (r_t - q_t(a_t))`.
+      Unbiased whatever q is, and the less variable the better q is.
 
-    Unbiased is over the draws of the actions, also if the agent learned as it went. It supposes
-    that the propensities are those of the draws, that every action of the policy could have been
-    drawn, which no log can show, and that the policy was *not learned from this log*: for that
-    there is `LearnedPolicy`. Look at `Estimate.effective_size` first.
-
-    The interval is normal and asymptotic, by the delta method for SNIPS, the standard error
-    enlarged by what a single outcome can change, 1 / `Estimate.effective_size`. It is for contexts
-    like those of the log; propensities of an agent that learns should not vanish.
+    Unbiased is over the draws of the actions, also if the agent learned as it went: if propensities
+    are those of the draws, every action of the policy could have been drawn, which no log can show,
+    and the policy was *not learned from this log* (for that: `LearnedPolicy`). The interval is
+    normal, the standard error enlarged by 1 / `Estimate.effective_size`: look at that first.
 
     Parameters
     ----------
-    log : what an agent did (`interact`), or logged data of any origin.
     policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
-        by its `policy`; a learner, by its `predict`, played by sampling; a function. If actions
-        have features, probabilities (m,) of each decision, or what makes them from its rows
-        (m, d). Or `LearnedPolicy`, which is learned from the log itself.
-    method : ``"ips"``, ``"snips"`` or ``"dr"``.
-    rewards : q (T, K) between 0 and 1, for DR only, such as the predictions of a learner
-        trained elsewhere; if actions have features, q (N,) of all of them, one decision after
-        the other. What is for round t must not depend on action t, nor on what came of it. By
-        default `reward_model(log)`.
-    confidence : above 0 and below 1.
+        by its `policy`; a learner, by its `predict`; a function. If actions have features, (m,) of
+        each decision, or what makes them from its rows (m, d). Or `LearnedPolicy`.
+    rewards : q (T, K) from 0 to 1, or (N,) if actions have features, for DR only. What is for round
+        t must not depend on action t, nor on what came of it. By default `reward_model(log)`.
 
     Examples
     --------
-    Log one agent on a labelled stream, and ask what another policy would have got:
-
-    >>> import numpy as np
-    >>> from folklearn import Folklore, interact, off_policy, synthetic
-    >>> from folklearn.bandits import BanditReduction
-    >>> X, y = synthetic.stochastic(0, 3000, d=3, K=3, B=10.0)
-    >>> other = Folklore(n_features=3, n_classes=3)
-    >>> P = other.run(X[:1000], y[:1000])
-    >>> agent = BanditReduction(Folklore(n_features=3, n_classes=3), exploration=0.2)
-    >>> log = interact(agent, X[1000:], y[1000:])
-    >>> estimate = off_policy(log, other)
-    >>> truth = np.mean(other.predict(X[1000:])[np.arange(2000), y[1000:]])
-    >>> bool(estimate.low < truth < estimate.high)
-    True
-    >>> bool(estimate.std_error < off_policy(log, other, method="ips").std_error)
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Banditron
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
+    >>> log = interact(Banditron(n_features=3, n_classes=2, exploration=0.5), X, y)
+    >>> estimate = off_policy(log, np.eye(2)[y])  # always right
+    >>> bool(estimate.low < 1.0 <= estimate.high)
     True
 
     References
@@ -131,23 +160,9 @@ def off_policy(
     """
     validation.choice("method", method, METHODS)
     confidence = validation.probability("confidence", confidence)
-    is_learned = isinstance(policy, LearnedPolicy)
-    _check_length(log, 3 if is_learned else 2)
-    if rewards is not None and method != DR:
-        raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
-    least = float(log.propensities.min())
-    if least < _MIN_PROPENSITY:
-        raise InvalidInputError(
-            f"the log has a propensity of {least:g}; below {_MIN_PROPENSITY:g} the weights "
-            "overflow: no action of that probability is ever drawn"
-        )
-    q = reward_model(log).ravel() if method == DR and rewards is None else None
-    if rewards is not None:
-        shape = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
-        q = validation.numbers_within(
-            "rewards", rewards, shape, 0.0, 1.0, "a number from 0 to 1 for each action"
-        ).ravel()
-    if is_learned:
+    q = _expected_rewards(log, method, rewards)
+    if isinstance(policy, LearnedPolicy):
+        _check_length(log, 3)
         (_, first), *blocks = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
         P = np.concatenate(
             [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in blocks]
@@ -155,6 +170,30 @@ def off_policy(
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
         P = _probabilities(log, policy)
+    return _weigh_outcomes(log, P, q, method, confidence)
+
+
+def _expected_rewards(log: Interactions, method: str, rewards: ArrayLike | None) -> Array | None:
+    """Return q of all pairs of a decision and an action, (N,), checked; None but for DR."""
+    _check_length(log, 2)
+    least = float(log.propensities.min())
+    if least < _MIN_PROPENSITY:
+        raise InvalidInputError(
+            f"the log has a propensity of {least:g}; below {_MIN_PROPENSITY:g} the weights "
+            "overflow: no action of that probability is ever drawn"
+        )
+    if rewards is None:
+        return reward_model(log).ravel() if method == DR else None
+    if method != DR:
+        raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
+    shape = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
+    expected = "a number from 0 to 1 for each action"
+    return validation.numbers_within("rewards", rewards, shape, 0.0, 1.0, expected).ravel()
+
+
+def _weigh_outcomes(
+    log: Interactions, P: Array, q: Array | None, method: str, confidence: float
+) -> Estimate:
     w = P[log.pairs] / log.propensities
     if not w.any():
         raise InvalidInputError(
@@ -177,15 +216,7 @@ def off_policy(
 
 
 def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
-    """Return what the policy that made a log earned, with the interval of `off_policy`.
-
-    Examples
-    --------
-    >>> log = Interactions([[1.0]] * 4, [0, 1, 1, 0], [0.5] * 4, [1.0, 0.5, 0.0, 0.5], 2)
-    >>> estimate = logged_value(log)
-    >>> estimate.value, estimate.effective_size
-    (0.5, 4.0)
-    """
+    """Return what the policy that made a log earned, with the interval of `off_policy`."""
     _check_length(log, 2)
     confidence = validation.probability("confidence", confidence)
     value, std_error, size = log.mean_reward, _standard_error(log.rewards), float(log.n_rounds)
@@ -193,10 +224,8 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
 
 
 def _check_length(log: Interactions, least: int) -> None:
-    if log.n_rounds < least:
-        raise InvalidInputError(
-            f"an interval needs at least {least} rounds; the log has {log.n_rounds}"
-        )
+    if (n := log.n_rounds) < least:
+        raise InvalidInputError(f"an interval needs at least {least} rounds; the log has {n}")
 
 
 def _standard_error(terms: Array) -> float:
@@ -232,7 +261,7 @@ def _probabilities(log: Interactions, policy: Any) -> Array:
         )
     menus: list[Array] = [np.empty(0)]
     for t in range(log.n_rounds):
-        rows = log.offered(t)
+        rows = log.menu(t)
         p = play(rows) if callable(play) else play[t]
         menus.append(_check_policy(p, (len(rows),), f"decision {t} of policy", f" in decision {t}"))
     return np.concatenate(menus)
@@ -249,11 +278,7 @@ def _check_policy(P: Any, shape: tuple[int, ...], row: str, place: str = "") -> 
 
 
 class _RewardModel:
-    """Rewards as probabilities: a `Folklore` per action, or one over the features of actions.
-
-    Contexts are standardised as those of the log `like`, and a constant is added. What was never
-    played is expected to earn what all that was learned earned on average.
-    """
+    """Rewards as probabilities: a `Folklore` per action, or one over the features of actions."""
 
     def __init__(self, like: Interactions) -> None:
         self.n_actions = like.n_actions
@@ -295,21 +320,10 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
 
     The log is cut into consecutive blocks, and a block is predicted from the earlier ones only: q_t
     is known before action t is drawn, so that the doubly robust term is unbiased even if the agent
-    adapted. A model of later rounds would depend on action t, through the agent that learned from
-    it. (Contexts are standardised by all of them: they are taken not to depend on actions.)
-
-    One binary `Folklore` per action, on the contexts and a constant, learns the rounds in which
-    that action was played; with features of actions there is one for all. An action that was not
-    played yet is expected to earn what the others did, 0.5 in the first block.
-
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Banditron
-    >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
-    >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))
-    >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)
-    ([0.5, 0.5], True)
+    adapted. (Contexts are standardised by all of them: they are taken not to depend on actions.)
+    One binary `Folklore` per action learns the rounds in which that action was played; with
+    features of actions there is one for all. An action that was not played yet is expected to earn
+    what the others did, 0.5 in the first block.
     """
     model = _RewardModel(log)
     predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
@@ -324,15 +338,9 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
 class LearnedPolicy:
     """A policy that is learned from the log itself and judged by it without cheating.
 
-    The log is cut into consecutive blocks. Each is played by what `learn` made of all blocks
-    before it; the first is not judged. So the value is that of the policies on the way, a little
-    below that of the last one.
-
-    Parameters
-    ----------
-    learn : takes the log so far (`Interactions`) and returns a policy in any form that
-        `off_policy` takes.
-    n_blocks : at least 2.
+    The log is cut into `n_blocks` consecutive blocks, at least 2. Each is played by the policy, in
+    any form that `off_policy` takes, that `learn` made of all blocks before it; the first is not
+    judged. So the value is that of the policies on the way, a little below that of the last one.
     """
 
     learn: Callable[[Interactions], Any]

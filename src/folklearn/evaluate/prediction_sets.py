@@ -22,20 +22,12 @@ _FIRST = np.array([0.0, 0.0, 1.0, 1.0, 1.0])
 
 
 class CoverageRecord(NamedTuple):
-    """How often sets missed the label, before the most probable class was added to them.
+    """How often sets missed the label, before the most probable class was added to them."""
 
-    Attributes
-    ----------
-    coverage : the declared share of labels in their sets.
-    n_rows, n_misses : rows whose label came, and those of them whose set did not have it.
-    bound : the miss rate is within this of 1 - coverage, whatever the rows were; of labels that
-        came at once it depends on `n_rows` alone.
-    """
-
-    coverage: float
-    n_rows: int
+    coverage: float  #: the declared share of labels in their sets
+    n_rows: int  #: whose label came
     n_misses: int
-    bound: float
+    bound: float  #: the miss rate is within this of 1 - coverage, whatever the rows were
 
     @property
     def miss_rate(self) -> float:
@@ -51,9 +43,7 @@ class PredictionSets(Serializable):
     r"""Thresholds that follow a stream, so that sets of classes miss the label as often as said.
 
     Use it as `Model.sets`, or with the probabilities of any other model whose labels come later.
-    It assumes nothing, and improves nothing: sets of a bad model are large, and where a model is
-    right more often than declared, its sets are smaller than one class, to which the most probable
-    one is added.
+    It assumes nothing, and improves nothing: sets of a bad model are large.
 
     The set of row t has the classes whose score :math:`1 - p_t(k)` is at most the threshold
     :math:`q_t`. When the label comes, with :math:`m_t = 1` if the set did not have it and else 0,
@@ -118,9 +108,7 @@ class PredictionSets(Serializable):
         if issued is not None:
             return self.observe_many([p_label], [label], issued)
         self._waiting.append((p_label, label))
-        if len(self._waiting) == _MAX_WAITING_ROWS:
-            self._follow_waiting()
-        return None
+        return self._follow_waiting() if len(self._waiting) == _MAX_WAITING_ROWS else None
 
     def observe_many(
         self, p_label: ArrayLike, labels: ArrayLike, issued: Array | None = None

@@ -1,7 +1,6 @@
 """Logistic regression in hindsight: the penalised fit to all rows, with a proven lower bound.
 
-For every model W of any norm, with p the prediction of any model at each row
-(`kernels.evidence`),
+For every model W, with p the prediction of any model at each row (`kernels.evidence`),
 
     sum of w loss(W) + 1/2 sum_ij tau_j W_ij^2  >=  c - 1/2 sum_ij G_ij^2 / tau_j,
 
@@ -38,23 +37,16 @@ _MIN_STEP_LENGTH = 1e-6
 
 @dataclass(frozen=True)
 class Regression:
-    """A penalised logistic regression W (K, d) of all rows, and a bound for all linear models.
+    """A penalised logistic regression W (K, d) of all rows, and a bound for all linear models."""
 
-    Attributes
-    ----------
-    loss, penalty : of W, in all: log loss in nats, and 1 / (2 C) times the squares of its weights
-        (for two classes, of the difference of theirs).
-    at_least : no linear model has a loss and a penalty together below it.
-    """
-
-    W: Array  # centred over the classes
-    loss: float
-    penalty: float
-    at_least: float
-    C: float  # of the penalty, as in scikit-learn
+    W: Array  #: centred over the classes
+    loss: float  #: of W, in all, in nats
+    penalty: float  #: 1 / (2 C) times the squares of weights; of two classes, of their difference
+    at_least: float  #: no linear model has a loss and a penalty together below it
+    C: float  #: of the penalty, as in scikit-learn
     n_rows: int
     total_weight: float
-    features: str = "the features as given"  # in words
+    features: str = "the features as given"  #: in words
 
     @property
     def gap(self) -> float:
@@ -68,8 +60,7 @@ class Regression:
     @classmethod
     def of_numbers(cls, numbers: dict[str, Any]) -> "Regression":
         """Return what `numbers` gave, without weights."""
-        names = {attribute.name for attribute in fields(cls)} - {"W"}
-        if set(numbers) != names:
+        if {*numbers, "W"} != {attribute.name for attribute in fields(cls)}:
             raise InvalidInputError("a regression lacks some of its numbers")
         return cls(np.empty((0, 0)), **numbers)
 
@@ -122,9 +113,8 @@ def logistic_regression(
     C : inverse of the penalty, positive.
     constant : the column that holds a constant, which is hardly penalised.
     start : W (K, d) to begin with.
-    tol : of the objective, that the bound may lie below it.
-    most_passes : over the rows, at most, after which the gap that is left is reported; one more
-        finds the sizes of the columns.
+    tol, most_passes : by which part of the objective the bound may lie below it; passes over the
+        rows, at most, and one more that finds the sizes of the columns.
     n_jobs, device : of `best_in_class`.
 
     Examples
@@ -181,15 +171,15 @@ def regress(
 class _Objective:
     """The total loss and the penalty, their gradient, and the bound that lies below them."""
 
-    def __init__(self, loss: TotalLoss, tau: Array, report: Report | None) -> None:
-        self._loss, self._report = loss, report
-        self.tau = tau[loss.columns]
+    def __init__(self, rows: TotalLoss, tau: Array, report: Report | None) -> None:
+        self.rows, self._report = rows, report
+        self.tau = tau[rows.columns]
         self.W, self.least, self.penalty, self.at_least = np.empty((0, 0)), math.inf, 0.0, 0.0
         self.n_rows, self.total_weight, self.loss = 0, 0.0, 0.0
 
     def value(self, W: Array) -> tuple[float, Array]:
         """Return the objective at W (K, d) and its gradient; remember the best, and the proof."""
-        sums = self._loss.at(W)
+        sums = self.rows.at(W)
         penalty = 0.5 * float(((W * W) @ self.tau).sum())
         total = sums.loss + penalty
         self.n_rows, self.total_weight = int(sums.totals[ROUNDS]), float(sums.totals[WEIGHT])
@@ -199,16 +189,8 @@ class _Objective:
             self.W, self.least = W.copy(), total
             self.loss, self.penalty = sums.loss_at_most, penalty
         if self._report is not None:
-            self._report(Pass(self.n_passes, total, self.at_least, self.gap))
+            self._report(Pass(self.rows.n_passes, total, self.at_least, self.gap))
         return total, sums.G + W * self.tau
-
-    @property
-    def n_passes(self) -> int:
-        return self._loss.n_passes
-
-    @property
-    def is_wide(self) -> bool:
-        return self._loss.is_wide
 
     @property
     def gap(self) -> float:
@@ -220,7 +202,7 @@ class _Objective:
 
     def newton_step(self, W: Array) -> Array:
         """Return the step (K, d) to the minimum of the objective to second order at W."""
-        quadratic = self._loss.expand(W)
+        quadratic = self.rows.expand(W)
         device = quadratic.device
         H = 2.0 * matrix(quadratic.blocks(), len(W), device)
         H.reshape(-1)[:: len(H) + 1] += put(device, np.tile(self.tau, len(W)))
@@ -230,10 +212,10 @@ class _Objective:
 
     def decorrelation(self) -> Array:
         """Return L with L L' about the Hessian for every class; of wide rows its diagonal."""
-        if self._loss.is_wide:
-            squares: Array = self._loss.total(_sum_squares, np.zeros(len(self.tau)))
+        if self.rows.is_wide:
+            squares: Array = self.rows.total(_sum_squares, np.zeros(len(self.tau)))
             return np.sqrt(_TYPICAL_CURVATURE * squares + self.tau)
-        M = self._loss.total(_sum_products, np.zeros((len(self.tau), len(self.tau))))
+        M = self.rows.total(_sum_products, np.zeros((len(self.tau), len(self.tau))))
         M *= _TYPICAL_CURVATURE
         M[np.diag_indices_from(M)] += self.tau
         return cholesky(M, lower=True)
@@ -255,7 +237,7 @@ def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> N
     from scipy.optimize import minimize  # takes a sixth of a second
 
     L = objective.decorrelation()
-    most = most_passes if objective.is_wide else min(most_passes, _MAX_DENSE_PASSES)
+    most = most_passes if objective.rows.is_wide else min(most_passes, _MAX_DENSE_PASSES)
 
     def solve(V: Array, trans: str) -> Array:
         return V / L if L.ndim == 1 else solve_triangular(L, V.T, lower=True, trans=trans).T
@@ -265,7 +247,7 @@ def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> N
         return total, solve(G, "N").ravel()
 
     def stop(intermediate_result: Any) -> None:
-        if objective.is_near(tol) or objective.n_passes >= most:
+        if objective.is_near(tol) or objective.rows.n_passes >= most:
             raise StopIteration
 
     limits = {"maxiter": most, "maxfun": most, "ftol": 0.0, "gtol": 0.0}
@@ -276,17 +258,17 @@ def _descend(objective: _Objective, W: Array, tol: float, most_passes: int) -> N
             value, v, jac=True, method="L-BFGS-B", callback=stop,
             options={"maxcor": _N_LBFGS_PAIRS, **limits},
         )  # fmt: skip
-        if objective.is_near(tol) or objective.n_passes >= most or start is objective.W:
+        if objective.is_near(tol) or objective.rows.n_passes >= most or start is objective.W:
             break
         start = objective.W  # L-BFGS gave up: once more without what it remembers
 
 
 def _take_newton_steps(objective: _Objective, tol: float, most_passes: int) -> None:
     """Go on from the best model by Newton's method, two passes a step, where L-BFGS is slow."""
-    while not objective.is_near(tol) and objective.n_passes < most_passes:
+    while not objective.is_near(tol) and objective.rows.n_passes < most_passes:
         W, least, length = objective.W, objective.least, 1.0
         step = objective.newton_step(W)
         while not objective.value(W + length * step)[0] < least:
             length *= 0.25
-            if length < _MIN_STEP_LENGTH or objective.n_passes >= most_passes:
+            if length < _MIN_STEP_LENGTH or objective.rows.n_passes >= most_passes:
                 return  # what is left is rounding

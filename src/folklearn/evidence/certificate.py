@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from folklearn import registry
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -74,9 +72,6 @@ class Certificate:
     @property
     def _penalty_counted(self) -> str:
         return "" if self.C is None else f", its penalty (C = {self.C:g}) counted"
-
-    def _repr_html_(self) -> str:
-        return registry.find("certificate_card")(self)  # pictures lie far above
 
     @property
     def best_linear_at_least(self) -> float:

@@ -1,7 +1,7 @@
 """`Metrics`: totals over a stream, its segments and recent windows, classes and columns."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,38 +26,72 @@ MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive rows of a stream, from `start` to before `stop`: totals.
+    """Consecutive rows of a stream, from `start` to before `stop`: totals; NaN if not known."""
 
-    Attributes
-    ----------
-    loss, n_errors, weight : totals; the loss is weighted.
-    lower_bound : nats a row that no linear model is below, over about these rows; NaN if not known.
-    holdout_loss : a row, when the segment ended; NaN if not known.
+    start: int
+    stop: int
+    loss: float  #: weighted
+    n_errors: int
+    weight: float
+    lower_bound: float = math.nan  #: nats a row that no linear model is below, about here
+    holdout_loss: float = math.nan  #: a row, when the segment ended
+
+
+@dataclass(frozen=True)
+class Window(Segment):
+    """The last rounds of a stream: `lower_bound` is below every total loss with its penalty."""
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds."""
+        return self.stop - self.start
+
+    @property
+    def could_gain(self) -> float:
+        """The most that any linear model, penalty counted, could have gained a round, in nats."""
+        return (self.loss - self.lower_bound) / max(self.n_rounds, 1)
+
+
+@dataclass(frozen=True)
+class EvidenceSpan:
+    """The evidence of consecutive rounds.
+
+    For windows sums are kept for spans of one block of rounds, of 2, 4, ... blocks, at most two of
+    each length: a window is a sum of O(log T) of them.
     """
 
     start: int
     stop: int
-    loss: float
-    n_errors: int
-    weight: float
-    lower_bound: float = math.nan
-    holdout_loss: float = math.nan
+    evidence: Any  # a sum that can be added to another
+
+    @property
+    def n_rounds(self) -> int:
+        return self.stop - self.start
+
+    def __add__(self, later: "EvidenceSpan") -> "EvidenceSpan":
+        return EvidenceSpan(self.start, later.stop, self.evidence + later.evidence)
+
+
+def add_to_ladder(ladder: list[EvidenceSpan], span: EvidenceSpan) -> None:
+    """Append a span; of three of one length the two older ones become one."""
+    ladder.append(span)
+    last = len(ladder) - 1
+    while last >= 2 and len({rung.n_rounds for rung in ladder[last - 2 : last + 1]}) == 1:
+        ladder[last - 2 : last] = [ladder[last - 2] + ladder[last - 1]]
+        last -= 2
+
+
+def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
+    """Return every union of the newest spans, the shortest first."""
+    suffixes: list[EvidenceSpan] = []
+    for span in reversed(spans):
+        suffixes.append(span + suffixes[-1] if suffixes else span)
+    return suffixes
 
 
 @dataclass(frozen=True)
 class ClassRecord:
     """Counts of the rows of one class, and of predictions of it.
-
-    Attributes
-    ----------
-    n_rows, n_predicted, n_right : rows of the class; rows predicted as it; rows that are both.
-    precision, recall : the share of rows predicted as the class that were of it, and the share of
-        its rows that were predicted as it.
-    auc : share of pairs in which a row of the class had a higher probability of it than a row of
-        another class, ties counting half.
-    average_precision : mean precision over all thresholds of its probability, by the recall that
-        each one adds.
-    calibration_error : mean distance of predicted and observed frequency.
 
     Rates weigh rows, without weights of classes, and are NaN where there is nothing to know them
     by. For AUC and average precision probabilities are equal within a hundredth, and below .1, or
@@ -65,13 +99,13 @@ class ClassRecord:
     """
 
     n_rows: int
-    n_predicted: int
-    n_right: int
-    precision: float
-    recall: float
-    auc: float = math.nan
-    average_precision: float = math.nan
-    calibration_error: float = math.nan
+    n_predicted: int  #: as the class
+    n_right: int  #: that are both
+    precision: float  #: n_right / n_predicted
+    recall: float  #: n_right / n_rows
+    auc: float = math.nan  #: of the probability of the class, against all other rows
+    average_precision: float = math.nan  #: over all thresholds, by the recall that each one adds
+    calibration_error: float = math.nan  #: mean distance of predicted and observed frequency
 
     def in_words(self, n_rows: int) -> str:
         """Return the counts and rates in words; `n_rows` are those of all classes."""
@@ -83,32 +117,18 @@ class ClassRecord:
 
 @dataclass(frozen=True)
 class ColumnRecord:
-    """Quality of the data in one column.
-
-    Attributes
-    ----------
-    name, role : of the column.
-    first : the row of its first value, counted from 0; None before that.
-    n_missing : rows without a value.
-    n_outliers : numbers more than 5 standard deviations from the mean of those before.
-    n_categories : with a place, their own or shared; 0 for other roles, and for words.
-    new_categories : those that came after the first segment.
-    is_constant : whether all rows have the same value.
-    shift : a change of its values that is more than chance; None if there is none.
-    explained : the share of the entropy of the classes that the column alone explains; NaN if not
-        known.
-    """
+    """Quality of the data in one column."""
 
     name: str
     role: str
-    first: int | None
+    first: int | None  #: the row of its first value, counted from 0
     n_missing: int
-    n_outliers: int = 0
-    n_categories: int = 0
-    new_categories: tuple[str, ...] = ()
+    n_outliers: int = 0  #: more than 5 standard deviations from the mean of those before
+    n_categories: int = 0  #: with a place, their own or shared
+    new_categories: tuple[str, ...] = ()  #: that came after the first segment
     is_constant: bool = False
-    shift: Shift | None = None
-    explained: float = math.nan
+    shift: Shift | None = None  #: a change of its values that is more than chance
+    explained: float = math.nan  #: the share of the entropy of the classes that it alone explains
 
 
 class Metrics(Serializable):
@@ -232,23 +252,19 @@ class Metrics(Serializable):
 
     def _grow(self, n_classes: int, n_places: int) -> None:
         """Make room for more classes and places; too many classes end the tables."""
-        n_new = n_classes - self._classes.shape[1]
-        if n_new > 0:
-            self._classes = np.pad(self._classes, ((0, 0), (0, n_new)))
-            self._class_weights = np.pad(self._class_weights, ((0, 0), (0, n_new)))
-            if n_classes > _MAX_CLASSES_OF_TABLES:
-                self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
-                self._probability_sums = self._probability_sums[:0]
-            else:
-                self._confusion = np.pad(self._confusion, (0, n_new))
-                self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
-                self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
-        n_new = n_places - self._counts.shape[1]
-        if n_new > 0:
-            self._counts = np.pad(self._counts, ((0, 0), (0, n_new)))
-            self._moments = np.pad(self._moments, ((0, 0), (0, n_new)))
-
-    # Totals.
+        n_new = max(0, n_classes - self._classes.shape[1])
+        late = (0, 0), (0, n_new)
+        self._classes = np.pad(self._classes, late)
+        self._class_weights = np.pad(self._class_weights, late)
+        if self._classes.shape[1] > _MAX_CLASSES_OF_TABLES:
+            self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
+            self._probability_sums = self._probability_sums[:0]
+        else:
+            self._confusion = np.pad(self._confusion, (0, n_new))
+            self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
+            self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
+        wider = (0, 0), (0, max(0, n_places - self._counts.shape[1]))
+        self._counts, self._moments = np.pad(self._counts, wider), np.pad(self._moments, wider)
 
     def _total(self, kind: int) -> float:
         self._count_pending()
@@ -298,8 +314,6 @@ class Metrics(Serializable):
         values = [record.auc for record in self.by_class() if not math.isnan(record.auc)]
         return math.fsum(values) / len(values) if values else math.nan
 
-    # Over time.
-
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The rows in up to 64 segments of one length, the last one perhaps shorter."""
@@ -338,8 +352,6 @@ class Metrics(Serializable):
         if n_rows is None:
             return windows
         return [*(w for w in windows if w.stop - w.start >= n_rows), *windows[-1:]][:1]
-
-    # By class and column.
 
     @property
     def confusion(self) -> NDArray[np.int64]:
@@ -403,13 +415,10 @@ class Metrics(Serializable):
             )  # fmt: skip
         is_constant = is_constant and self._moments[kernels.SQUARES, places[0]] == 0.0
         if column.is_feature:
-            n_missing = int(gaps[0])
-            record = replace(record, n_missing=n_missing, n_outliers=int(outliers[0]))
+            record = replace(record, n_missing=int(gaps[0]), n_outliers=int(outliers[0]))
         elif column.role == "number":
             record = replace(record, n_outliers=int(outliers.sum()))
         return replace(record, is_constant=is_constant)
-
-    # State.
 
     def release_rows(self) -> None:
         """Let go of the first rows, which wait to say what values columns usually have."""

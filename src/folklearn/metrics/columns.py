@@ -24,28 +24,21 @@ Counts = NDArray[np.int64]
 
 
 class ColumnPlaces(NamedTuple):
-    """The places of a column in an encoded row.
-
-    categories : of a category column, one for each place; empty where rows stay sparse.
-    is_feature : whether it is a column of a matrix, in which 0 is no value and NaN is a gap.
-    """
+    """The places of a column in an encoded row."""
 
     name: str
     role: str
     places: Sequence[int]
-    categories: Sequence[str] | None = None
-    is_feature: bool = False
+    categories: Sequence[str] | None = None  #: one for each place; empty where rows stay sparse
+    is_feature: bool = False  #: of a matrix, in which 0 is no value and NaN is a gap
 
 
 class Shift(NamedTuple):
-    """A change in a column that is more than chance: what, since when, how often before and now.
+    """A change in a column that is more than chance: what, since when, how often before and now."""
 
-    `what` is "has no value", "is above 3.5", "is 'DE'", "has a value that came late".
-    """
-
-    what: str
-    since: int  # about the first row after it, counted from 0
-    before: float  # shares of the rows, of those with a value where it is about values
+    what: str  #: "has no value", "is above 3.5", "is 'DE'", "has a value that came late"
+    since: int  #: about the first row after it, counted from 0
+    before: float  #: shares of the rows, of those with a value where it is about values
     now: float
 
     def in_words(self) -> str:

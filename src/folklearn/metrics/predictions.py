@@ -11,41 +11,23 @@ from folklearn.utils import count_of
 
 
 class PredictionBatch(NamedTuple):
-    """Rows with what was predicted for them before their labels were known.
+    """Rows with what was predicted for them before their labels were known."""
 
-    P : (T, K) probabilities of the classes known then, which share 1 - unseen.
-    unseen : (T,) probability of a class that was never seen; 0 where all classes are declared.
-    labels : (T,) class numbers; the most likely class of a soft label; -1 without a known label.
-    p_label : (T,) probability of the label; of a soft label exp(-loss), NaN without one.
-    weights : (T,) of the rows.
-    predicted : (T,) class numbers, the most likely or what costs decide for; -1 without a class.
-
-    Of rows that were learned also:
-
-    targets : (T,) class numbers, or soft labels (T, K).
-    new_mass : (T,) share of the label that is of classes not known: 0 or 1 if it is hard.
-    known : (T,) number of classes known.
-    holdout : (T,) hold-out loss of the model by then, NaN if not measured.
-    values : (T, d) encoded values, place by place.
-    absent : (d,) an encoded row without values: NaN for numbers with a name.
-    encoded : the rows as the encoder gives them.
-    row_weights : (T,) the weights without those of classes.
-    """
-
-    P: Array
-    unseen: Array
-    labels: Numbers
-    p_label: Array
-    weights: Array
-    predicted: Numbers
-    targets: Any = None
-    new_mass: Any = None
-    known: Any = None
-    holdout: Any = None
-    values: Any = None
-    absent: Any = None
-    encoded: Any = None
-    row_weights: Any = None
+    P: Array  #: (T, K) probabilities of the classes known then, which share 1 - unseen
+    unseen: Array  #: (T,) probability of a class that was never seen; 0 if all are declared
+    labels: Numbers  #: (T,) the most likely class of a soft label; -1 without a known label
+    p_label: Array  #: (T,) probability of the label; of a soft label exp(-loss), NaN without one
+    weights: Array  #: (T,)
+    predicted: Numbers  #: (T,) the most likely class, or what costs decide for; -1 without one
+    # Of rows that were learned also:
+    targets: Any = None  #: (T,) class numbers, or soft labels (T, K)
+    new_mass: Any = None  #: (T,) share of the label that is of classes not known
+    known: Any = None  #: (T,) number of classes known
+    holdout: Any = None  #: (T,) hold-out loss of the model by then, NaN if not measured
+    values: Any = None  #: (T, d) encoded values, place by place
+    absent: Any = None  #: (d,) an encoded row without values: NaN for numbers with a name
+    encoded: Any = None  #: the rows as the encoder gives them
+    row_weights: Any = None  #: (T,) the weights without those of classes
 
     @classmethod
     def of_predictions(
@@ -88,9 +70,7 @@ class PredictionBatch(NamedTuple):
             labels, is_old = targets, targets < known
             p_label, new_mass = unseen.copy(), (~is_old).astype(np.float64)
             p_label[is_old] = P_outright[is_old, labels[is_old]]
-        predicted = np.full(len(P), -1)
-        if P.shape[1]:
-            predicted = np.where(known > 0, P.argmax(axis=1), -1)
+        predicted = np.where(known > 0, P.argmax(axis=1) if P.shape[1] else -1, -1)
         return cls(
             P_outright, unseen, labels, p_label, weights, predicted, targets, new_mass, known,
             holdout, np.require(values, np.float64, ["C", "W"]),  # as the kernel is compiled for

@@ -1,7 +1,7 @@
 """Scores of arrays of predictions: checked probabilities, losses, calibration, regret."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -70,18 +70,11 @@ def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class CalibrationCurve:
-    """Observed frequency against predicted probability, in the bins that hold rounds.
+    """Observed frequency against predicted probability, in the bins that hold rounds."""
 
-    Attributes
-    ----------
-    predicted : mean predicted probability of each bin.
-    observed : how often the prediction was right there.
-    count : weight of the rounds of each bin.
-    """
-
-    predicted: Array
-    observed: Array
-    count: Array
+    predicted: Array  #: mean probability of each bin
+    observed: Array  #: how often the prediction was right there
+    count: Array  #: weight of the rounds
 
     @classmethod
     def of_bins(cls, mass: Any, predicted: Any, observed: Any) -> "CalibrationCurve":
@@ -100,32 +93,19 @@ class CalibrationCurve:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Losses and scores of predictions; averages are over the weights.
+    """Losses and scores of predictions; averages are over the weights."""
 
-    Attributes
-    ----------
-    P : (T, K), row t predicted before label t was seen.
-    y : the labels, (T,) classes or (T, K) soft labels.
-    weight : (T,).
-    losses : (T,), -ln of the probability of the label, unweighted; at most -ln `clip`.
-    clip : smallest probability that counts as it is.
-    n_clipped : rounds in which the label had a smaller one.
-    comparator_losses : (T,), of the linear model to compare with, or None.
-    """
-
-    P: Array
-    y: NDArray[np.int64] | Array
-    weight: Array
-    losses: Array
-    clip: float
-    n_clipped: int
-    comparator_losses: Array | None = None
+    P: Array  #: (T, K), row t predicted before label t was seen
+    y: NDArray[np.int64] | Array  #: (T,) classes or (T, K) soft labels
+    weight: Array  #: (T,)
+    losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most -ln `clip`
+    clip: float  #: smallest probability that counts as it is
+    n_clipped: int  #: rounds in which the label had a smaller one
+    comparator_losses: Array | None = None  #: (T,), of the linear model to compare with
 
     def __repr__(self) -> str:
-        return (
-            f"Scores({self.n_rounds} rounds, log loss {self.log_loss:.4g}, "
-            f"error {self.error_rate:.3g})"
-        )
+        averages = f"log loss {self.log_loss:.4g}, error {self.error_rate:.3g}"
+        return f"Scores({self.n_rounds} rounds, {averages})"
 
     @property
     def n_rounds(self) -> int:
@@ -158,9 +138,7 @@ class Scores:
         """Bin probabilities by equal width, and compare each bin with the labels.
 
         By default the probability of the most likely class (the lowest on ties) against how often
-        it was right, whose `error` is the usual expected calibration error; with `label`, the
-        probability of that class against how often it occurred. A soft label counts with the
-        probability it gives.
+        it was right; with `label`, the probability of that class against how often it occurred.
 
         >>> curve = score([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3).calibration()
         >>> curve.predicted, curve.observed, round(curve.error, 6)
@@ -211,12 +189,10 @@ def score(
     *,
     weight: ArrayLike | None = None,
     clip: float = MIN_PROBABILITY,
-    comparator_losses: ArrayLike | None = None,
 ) -> Scores:
     """Score probability rows P (T, K) of any origin, strictly.
 
-    Every round counts: a label costs -ln of its probability, and a probability below
-    `clip` counts as `clip`, so that one round costs at most 34.5 nats by default. Rows
+    A label costs -ln of its probability, at least of `clip`: at most 34.5 nats by default. Rows
     must be non-negative and sum to 1 within 1e-6; they are used as they are.
 
     Examples
@@ -233,19 +209,13 @@ def score(
     weights = validation.weights(weight, len(P))
     if not 0.0 <= clip < 1.0:
         raise InvalidInputError(f"clip must be a number from 0 to below 1, got {clip!r}")
-    if comparator_losses is not None:
-        comparator_losses = validation.numbers("comparator_losses", comparator_losses)
-        if comparator_losses.shape != (len(P),):
-            shape = comparator_losses.shape
-            raise InvalidInputError(f"comparator_losses has shape {shape}; expected ({len(P)},)")
     if len(soft):
         is_clipped = ((soft > 0.0) & (P - clip < 0.0)).any(axis=1)
     else:
         is_clipped = P[np.arange(len(P)), labels] < clip
-    return Scores(
-        P, soft if len(soft) else labels, weights, log_losses(P, labels, soft, clip), float(clip),
-        int(is_clipped.sum()), comparator_losses,
-    )  # fmt: skip
+    losses = log_losses(P, labels, soft, clip)
+    n_clipped = int(is_clipped.sum())
+    return Scores(P, soft if len(soft) else labels, weights, losses, float(clip), n_clipped)
 
 
 def progressive(
@@ -281,7 +251,7 @@ def progressive(
             raise InvalidInputError(f"comparator has shape {np.shape(W)}; expected {expected}")
         losses = linear_losses(X, y, W)
     P = learner.run(X, y, weight=weight, progress=progress)
-    return score(P, y, weight=weight, clip=clip, comparator_losses=losses)
+    return replace(score(P, y, weight=weight, clip=clip), comparator_losses=losses)
 
 
 def _check_weight(weights: Array) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array
-from folklearn.bandits.agent import MAX_PENDING, Decision, action_name
+from folklearn.bandits.agent import MAX_PENDING, Decision, DecisionMaker, action_name
 from folklearn.bandits.rewards import RULES, RegretCertificate, why_unproven
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.exploration import draw_action, most_regret
@@ -21,7 +21,7 @@ from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, Serializable
+from folklearn.serialization import Record
 from folklearn.utils import count_of, join_names
 
 Name = str | int  # of an action or of a decision
@@ -36,8 +36,6 @@ _SETTINGS = {"worst_case": False}  # a third faster, for every action of a decis
 
 
 class _Pending(NamedTuple):
-    """What a reward needs: its decision, and what was known when it was made."""
-
     decision: Decision
     number: int  # of the decision, in their order
     loss: float  # 1 minus the share of the reward that was expected of the action
@@ -45,24 +43,19 @@ class _Pending(NamedTuple):
     eta: float
 
 
-class DecisionModel(Serializable):
+class DecisionModel(DecisionMaker):
     r"""Choose actions for rows as people have them, and learn from the rewards of what was chosen.
 
-    Use it where you act on a row and learn only what came of it: an offer, a headline, a route.
-    Rows are dictionaries as for `folklearn.Model`: columns get roles from their first values,
-    and values may be missing. Actions have names. Rewards may come later, in any order, by the id
-    of the decision. For arrays there are the agents of `folklearn.bandits`.
+    Use it where you act on a row, a dictionary as for `folklearn.Model`, and learn only what came
+    of it: an offer, a headline, a route. Rewards may come later, in any order, by the id of the
+    decision. For arrays there are the agents of `folklearn.bandits`.
 
-    Where actions are only names, each has a regression of its reward of its own, with curves and
-    products of columns as `Model` has them, and actions may come and go: a new one is expected to
-    bring the middle of the range of rewards until it has brought some, and one is forgotten after
-    `max_actions` others were offered. Where actions have features,
-    one regression of row, features and name together learns from all of them, so that it knows
-    something of an action that was never played.
-
-    An action is drawn by the gaps between the expected rewards, as `bandits.RewardAgent` says: what
-    seems best most of the time, and others now and then. Time of a decision and its reward: a
-    prediction for each action, and one row learned.
+    Where actions are only names, each has a regression of its reward of its own, and actions may
+    come and go: a new one is expected to bring the middle of the range of rewards until it has
+    brought some. Where actions have features, one regression of row, features and name together
+    learns from all of them, so that it knows something of an action that was never played. An
+    action is drawn by the gaps between the expected rewards, as `bandits.RewardAgent` says. Time of
+    a decision and its reward: a prediction for each action, and one row learned.
 
     Guarantee: `regret_certificate`, if every reward comes before the next decision.
 
@@ -71,8 +64,7 @@ class DecisionModel(Serializable):
     actions : names, or features by name, of the actions of a decision that lists none itself.
     context : what a row holds, if that is to be declared: "number", or the list of the values of
         a category, by column, those of features too, and "action" if its name is to count there.
-        Other columns are then refused, other values count as missing, and the size of the model is
-        bounded. By default columns and values come as they like.
+        Other columns are then refused, and other values count as missing.
     roles, crosses, terms : as for `folklearn.Model`.
     exploration, strength : how expected rewards are played, see `bandits.RewardAgent`.
     reward_range : the least and the largest reward.
@@ -87,8 +79,8 @@ class DecisionModel(Serializable):
     actions : the names of the actions that are remembered, those offered last at the end.
     roles : the role of every column so far.
     n_decisions, n_rewards : decisions, and rewards learned; of these n_expired were the default.
-    n_dropped : decisions that were dropped without a reward.
-    n_forgotten : actions that were forgotten after they had brought rewards.
+    n_dropped, n_forgotten : decisions that were dropped without a reward, and actions that were
+        forgotten after they had brought some.
 
     Examples
     --------
@@ -138,11 +130,9 @@ class DecisionModel(Serializable):
         self.reward_range = check_reward_range(reward_range)
         self.default_reward = default_reward
         if default_reward is not None:
-            self._share_of(default_reward, "default_reward")
-        self.wait = None if wait is None else validation.count("wait", wait, 1)
-        self.max_pending = validation.count("max_pending", max_pending, 1)
+            self._outcome(default_reward, "default_reward")
+        self._start(seed, max_pending, default_reward, wait)
         self.max_actions = validation.count("max_actions", max_actions, 1)
-        self._rng = validation.generator(seed)
         self.has_features: bool | None = None  # whether actions have; None before any came
         self.encoder: TableEncoder | None = None
         if self.context is not None:
@@ -155,23 +145,14 @@ class DecisionModel(Serializable):
         # Number and sum of the rewards of each action; those that were offered last at the end.
         self._totals = OrderedDict.fromkeys(self.menu, (0, 0.0))
         self._regret = np.zeros(2)  # the sum of what was explored, and the largest eta
-        self.n_decisions = self.n_rewards = self.n_expired = self.n_dropped = self.n_late = 0
-        self.n_forgotten = 0
-        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[Name, _Pending] = OrderedDict()
-
-    # Decisions and their rewards.
+        self.n_rewards = self.n_late = self.n_forgotten = 0
 
     def decide(self, row: Row, actions: Actions = None, *, id: Name | None = None) -> Decision:
         """Choose an action for a row; its reward goes to `reward`, at any later time.
 
-        Parameters
-        ----------
-        row : what is known, by column.
-        actions : the names of those that may be chosen, or their features by name; by default
-            those that the model was made with.
-        id : a name of your own for the decision, such as that of your event; by default its
-            number, 0, 1, 2, ...
+        `actions` are the names of those that may be chosen, or their features by name; by default
+        those that the model was made with. `id` is a name of your own for the decision, such as
+        that of your event; by default its number, 0, 1, 2, ...
         """
         menu, rows = self._offer(row, actions)
         id = self.n_decisions if id is None else action_name(id, "the id of a decision")
@@ -200,30 +181,13 @@ class DecisionModel(Serializable):
 
     def reward(self, decision: Decision | Name, reward: float) -> None:
         """Learn the reward of a decision, or of the decision of this id, once."""
-        pending, share = self._find(decision), self._share_of(reward)
+        pending, share = self._find(decision), self._outcome(reward)
         self._absorb(pending, share)
         n, total = self._totals.get(pending.decision.action, (0, 0.0))
         self._totals[pending.decision.action] = n + 1, total + float(reward)
 
-    def expire(self, decision: Decision | Name) -> None:
-        """Stop waiting: learn the default reward, or drop the decision if there is none."""
-        if self.default_reward is None:
-            self.drop(decision)
-            return
-        self._absorb(self._find(decision), self._share_of(self.default_reward))
-        self.n_expired += 1
-
-    def drop(self, decision: Decision | Name) -> None:
-        """Stop waiting for the reward of a decision; it counts in ``n_dropped``."""
-        del self._pending[self._find(decision).decision.id]
-        self.n_dropped += 1
-
     def release_rows(self) -> None:
-        """Let go of every row: decisions that wait expire, and the regressions keep none.
-
-        Expired decisions get the default reward, or are dropped if there is none (`expire`). The
-        rows that regressions keep enter their sums, see `Model.release_rows`.
-        """
+        """Let go of every row: decisions that wait `expire`, and the regressions keep none."""
         for id in [*self._pending]:
             self.expire(id)
         self.regressions = {key: each.without_rows() for key, each in self.regressions.items()}
@@ -231,13 +195,9 @@ class DecisionModel(Serializable):
     def learn_logged(
         self, row: Row, action: Name, reward: float, features: Row | None = None
     ) -> None:
-        """Learn what an action brought that another policy chose; it may have features.
-
-        For starting with a log instead of from nothing. How likely the action was need not be
-        known.
-        """
+        """Learn what an action brought that another policy chose, however likely it was there."""
         menu, rows = self._offer(row, [action] if features is None else {action: features})
-        share, X = self._share_of(reward), self._encode(rows, admit=True)
+        share, X = self._outcome(reward), self._encode(rows, admit=True)
         self.has_features = features is not None
         self._learn(action, X, float(self._expect_losses(menu, X)[0]), share)
         self._remember(menu)
@@ -269,11 +229,6 @@ class DecisionModel(Serializable):
         return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
 
     @property
-    def pending(self) -> tuple[Decision, ...]:
-        """The decisions that wait for their reward, oldest first."""
-        return tuple(pending.decision for pending in self._pending.values())
-
-    @property
     def rewards(self) -> dict[Name, tuple[int, float | None]]:
         """The number of rewards of each action, and their mean, None without any."""
         return {name: (n, total / n if n else None) for name, (n, total) in self._totals.items()}
@@ -281,15 +236,15 @@ class DecisionModel(Serializable):
     @property
     def mean_reward(self) -> float | None:
         """The mean of these rewards, None without any."""
-        counts, totals = zip(*self._totals.values(), strict=True) if self._totals else ((), ())
-        return sum(totals) / sum(counts) if sum(counts) else None
+        n_rewards = sum(n for n, _ in self._totals.values())
+        return sum(total for _, total in self._totals.values()) / n_rewards if n_rewards else None
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the regressions, the encoder and what waits take."""
-        parts = (self.encoder, *self.regressions.values())
-        n_waiting = len(self._pending) * self.n_bytes_of_decision
-        return sum(sized.n_bytes for sized in parts if sized is not None) + n_waiting
+        n_bytes = 0 if self.encoder is None else self.encoder.n_bytes
+        n_bytes += sum(pipeline.n_bytes for pipeline in self.regressions.values())
+        return n_bytes + len(self._pending) * self.n_bytes_of_decision
 
     @property
     def n_bytes_of_decision(self) -> int:
@@ -297,45 +252,39 @@ class DecisionModel(Serializable):
 
     def regret_certificate(self, *, B: float = 10.0) -> RegretCertificate:
         """Return what is proven about the expected regret so far, for models of norm at most B."""
-        latest = next(reversed(self._pending.values()), None)
-        is_open = latest is not None and latest.number == self.n_decisions - 1
+        is_open = any(each.number == self.n_decisions - 1 for each in self._pending.values())
         n_missing = self.n_dropped + self.n_expired + len(self._pending) - is_open
         regression, reason = 0.0, why_unproven(n_missing, self.n_late)
         if self.n_forgotten:
             reason = reason or f"what {count_of(self.n_forgotten, 'action')} brought was forgotten"
         words = "the columns" if self.encoder is None else f"the columns ({self.encoder.in_words})"
+        explored, eta = self._regret.tolist()
         for key, pipeline in self.regressions.items():
-            proven = pipeline.certificate(self._losses[key], words)
-            if proven is not None:
+            if proven := pipeline.certificate(self._losses[key], words):
                 reason = reason or proven.reason
                 regression += max(0.0, proven.loss - proven.at_norm(math.sqrt(2.0) * B))
-        explored, eta = self._regret.tolist()
         words = words.format(by="the first rewards of each action")
         return RegretCertificate(self.n_rewards, explored, eta, regression, B, words, reason)
 
-    # How a decision is made and learned.
-
     def _read_actions(self, actions: Actions) -> Menu:
-        has_features, was = isinstance(actions, Mapping), self.has_features
         if isinstance(actions, str) or not isinstance(actions, Iterable):
             raise InvalidInputError(f"actions are a list of names, or a dictionary: {actions!r}")
-        if was is not None and has_features != was:
-            raise InvalidInputError(
-                f"the actions of this model {'have features' if was else 'are only names'}: give "
-                f"{'a dictionary of them by name' if was else 'a list of names'}"
-            )
+        features: Mapping[Name, Any] | None = actions if isinstance(actions, Mapping) else None
+        if self.has_features not in (None, features is not None):
+            what, wanted = "are only names", "a list of names"
+            if self.has_features:
+                what, wanted = "have features", "a dictionary of them by name"
+            raise InvalidInputError(f"the actions of this model {what}: give {wanted}")
         menu: Menu = {}
-        for entry in actions:
-            name = action_name(entry)
+        for name in map(action_name, actions):
             if name in menu:
                 raise InvalidInputError(f"two actions have the same name, {name!r}")
-            menu[name] = actions[name] if isinstance(actions, Mapping) else None
-            if has_features and not isinstance(menu[name], Mapping):
+            menu[name] = None if features is None else features[name]
+            if features is not None and not isinstance(menu[name], Mapping):
                 raise not_a_row_error(menu[name], f"what action {name!r} has")
         if len(menu) > self.max_actions:
-            raise InvalidInputError(
-                f"{len(menu):,} actions are more than max_actions, {self.max_actions:,}"
-            )
+            n, most = len(menu), self.max_actions
+            raise InvalidInputError(f"{n:,} actions are more than max_actions, {most:,}")
         return menu
 
     def _offer(self, row: Row, actions: Actions) -> tuple[Menu, list[Row]]:
@@ -345,12 +294,17 @@ class DecisionModel(Serializable):
         menu = self.menu if actions is None else self._read_actions(actions)
         if not menu:
             raise InvalidInputError('there is no action to choose from: decide(row, ["a", "b"])')
-        self._check_columns(row)
+        if self.context is not None:
+            columns = set(row).union(*filter(None, menu.values()))
+            if unknown := sorted(map(str, columns - self.context.keys())):
+                raise InvalidInputError(
+                    f"{join_names(unknown)} is not in the context of this model, which is: "
+                    f"{join_names(list(self.context))}"
+                )
         rows: list[Row] = []
         for name, features in menu.items():
             if features is None:
                 return menu, [row]
-            self._check_columns(features)
             merged = {**row, **features, ACTION: str(name)}
             if len(merged) < len(row) + len(features) + 1:
                 raise InvalidInputError(
@@ -361,14 +315,6 @@ class DecisionModel(Serializable):
                 del merged[ACTION]
             rows.append(merged)
         return menu, rows
-
-    def _check_columns(self, row: Row) -> None:
-        if self.context is not None and not row.keys() <= self.context.keys():
-            unknown = sorted(map(str, row.keys() - self.context.keys()))
-            raise InvalidInputError(
-                f"{join_names(unknown)} is not in the context of this model, which is: "
-                f"{join_names(list(self.context))}"
-            )
 
     def _remember(self, menu: Menu) -> None:
         """Note which actions were offered last; forget those beyond `max_actions`."""
@@ -411,13 +357,15 @@ class DecisionModel(Serializable):
         losses = []
         for i, name in enumerate(names):
             pipeline = self.regressions.get(None if self.has_features else name)
-            row, loss = i % len(X), _UNKNOWN_LOSS
-            if pipeline is not None and pipeline.sparse:
+            row = i % len(X)
+            if pipeline is None:
+                losses.append(_UNKNOWN_LOSS)
+            elif pipeline.sparse:
                 x = X[row : row + 1].of_slots(pipeline.n_features)
-                loss = pipeline.predict_next(x)[0, 0]
-            elif pipeline is not None:  # places that came later say nothing yet
-                loss = pipeline.predict_row(X[row, : pipeline.n_features])[0]
-            losses.append(float(loss))
+                losses.append(float(pipeline.predict_next(x)[0, 0]))
+            else:  # places that came later say nothing yet
+                x = X[row, : pipeline.n_features]
+                losses.append(float(pipeline.predict_row(x)[0]))
         return np.array(losses)
 
     def _play(self, menu: Menu, X: Any) -> tuple[Array, Array, float]:
@@ -459,27 +407,25 @@ class DecisionModel(Serializable):
         self.n_late += pending.number < self.n_decisions - 1
         self._regret[:] = self._regret[0] + pending.explored, max(self._regret[1], pending.eta)
 
-    def _expire_old(self) -> None:
-        first = -1 if self.wait is None else self.n_decisions - self.wait
-        while self._pending:
-            id, oldest = next(iter(self._pending.items()))
-            if len(self._pending) < self.max_pending and oldest.number >= first:
-                return
-            self.expire(id)
+    def _learn_default(self, decision: Decision | Name) -> None:
+        self._absorb(self._find(decision), self._default)
+
+    def _number_of(self, pending: _Pending) -> int:
+        return pending.number
 
     def _find(self, decision: Decision | Name) -> _Pending:
-        whole = decision if isinstance(decision, Decision) else None
-        id = action_name(decision if whole is None else whole.id, "the id of a decision")
+        named = decision.id if isinstance(decision, Decision) else decision
+        id = action_name(named, "the id of a decision")
         pending = self._pending.get(id)
         # One that was made before loading is the same, one of another model is not.
-        if pending is None or (whole is not None and repr(whole) != repr(pending.decision)):
+        if pending is None or repr(decision) not in (repr(named), repr(pending.decision)):
             raise InvalidInputError(
                 f"no decision waits under the id {id!r}: it was not made by this model, has its "
                 "reward, expired or was dropped"
             )
         return pending
 
-    def _share_of(self, reward: Any, name: str = "reward") -> float:
+    def _outcome(self, reward: Any, name: str = "reward") -> float:
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
         if not isinstance(reward, bool | int | float | np.bool_ | np.number):
@@ -504,14 +450,14 @@ class DecisionModel(Serializable):
 
     def to_record(self) -> Record:
         record = super().to_record()
-        config, waiting = record.config, self._pending.values()
+        config = record.config
         config["generator"] = serialization.generator_state(self._rng)
         config["totals"] = [[name, *total] for name, total in self._totals.items()]
         config["losses"] = [*self._losses.items()]
         serialization.put_inside(record, "regressions", [*self.regressions.values()])
         config["pending"] = [
             [decision.id, decision.action, decision.propensity, decision.x, *facts]
-            for decision, *facts in waiting
+            for decision, *facts in self._pending.values()
         ]
         return record
 
@@ -525,24 +471,26 @@ class DecisionModel(Serializable):
         self._losses = {key: float(loss) for key, loss in record.word("losses")}
         regressions = record.inner("regressions", list[OnlinePipeline])
         self.regressions = dict(zip(self._losses, regressions, strict=True))
-        encoder, last = self.encoder, -1
+        encoder, n_columns, last = self.encoder, max(1, len(self.encoder or ())), -1
         for pipeline in regressions:
-            fits = encoder is not None and pipeline.sparse == encoder.sparse
-            fits = fits and pipeline.n_features <= max(1, len(encoder or ()))
-            if not fits or pipeline.n_classes != 2:
+            kind = pipeline.sparse, pipeline.n_classes
+            if encoder is None or kind != (encoder.sparse, 2) or pipeline.n_features > n_columns:
                 raise record.error("has a regression that does not fit its columns")
         for id, action, propensity, row, number, loss, explored, eta in record.word("pending"):
             decision = Decision(
                 action_name(id), action_name(action),
                 validation.probability("propensity", propensity, certain=True), dict(row),
             )  # fmt: skip
-            number = validation.count("the number of a decision", number, last + 1)
-            last = validation.count("the number of a decision", number, 0, self.n_decisions - 1)
+            limits = last + 1, self.n_decisions - 1
+            last = validation.count("the number of a decision", number, *limits)
             loss = validation.fraction("loss", loss, 1.0)
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 
     def __repr__(self) -> str:
-        names, mean = join_names([*map(str, self.actions)]), self.mean_reward
-        text = f"DecisionModel({count_of(len(self.actions), 'action')}: {names}), "
-        text += f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
-        return text if mean is None else f"{text}, {mean:.4g} on average"
+        actions, names = (
+            count_of(len(self.actions), "action"),
+            join_names([*map(str, self.actions)]),
+        )
+        decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
+        mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
+        return f"DecisionModel({actions}: {names}), {decisions}{mean}"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from folklearn import plots
 from folklearn.arrays import TINY, Array
 from folklearn.errors import InvalidInputError
+from folklearn.model.display import draw_shapes
 from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import CATEGORY, HASHED, LEARNED, NUMBER, WORDS, place_of, vectorizer
@@ -35,18 +37,14 @@ class Explanation:
     weights : (n, K): how many nats a row gains for a class if the value is one deviation higher
         (numbers), or is there (categories, words). They sum to 0 over the classes. Of a fit that
         has terms they are its lines alone: see `shapes`.
-    importance : by column, how many nats a row the loss on recent rows rises if the values of the
-        column are shuffled among them; empty if there are no recent rows.
-    n_recent : how many rows these were.
+    importance : by column, how many nats a row the loss on the `n_recent` recent rows rises if the
+        values of the column are shuffled among them.
     shapes : by name, what a column (or a part of a date) adds to the score of each class, by its
         value: the most important first. A model of words has none.
-    pairs : (name, name, strength) of columns of which products, or crosses, count too, the
-        strongest first. The strength is the standard deviation of what they add to a score, in
-        nats, over the recent rows, largest over the classes.
-    wave_share : standard deviation of what waves of all columns together add to the scores, as a
-        share of that of the scores; shares of what cancels may exceed 1.
-    shapes_of : the model whose shapes, pairs and waves these are, in words: predictions may mix
-        several.
+    pairs : (name, name, strength) of columns of which products, or crosses, count too: standard
+        deviations of what they add to a score over the recent rows, largest over the classes.
+    wave_share : likewise of waves of all columns together, as a share of that of the scores.
+    shapes_of : the model of these shapes, in words: predictions may mix several.
     """
 
     names: tuple[str, ...]
@@ -61,12 +59,9 @@ class Explanation:
 
     def top(self, n: int = 20) -> list[tuple[str, Any, float]]:
         """Return the n largest weights as (name, label, weight)."""
-        order = np.argsort(-np.abs(self.weights), axis=None)[:n]
-        rows, columns = np.unravel_index(order, self.weights.shape)
-        return [
-            (self.names[i], self.labels[k], float(self.weights[i, k]))
-            for i, k in zip(rows.tolist(), columns.tolist(), strict=True)
-        ]
+        order = np.argsort(-np.abs(self.weights), axis=None)[:n].tolist()
+        cells = [divmod(cell, len(self.labels)) for cell in order]
+        return [(self.names[i], self.labels[k], float(self.weights[i, k])) for i, k in cells]
 
     def top_columns(self, n: int = 20) -> list[tuple[str, float]]:
         """Return the n most important columns as (name, importance)."""
@@ -74,9 +69,8 @@ class Explanation:
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the weights; return the figure, and write it to a file."""
-        from folklearn.model.display import draw_weights
-
-        return draw_weights(self, path)
+        labels = list(map(str, self.labels))
+        return plots.save(plots.weights(self.names, labels, self.weights.T), path)
 
     def plot_shapes(self, path: str | None = None, columns: Sequence[str] | None = None) -> Any:
         """Draw what columns add to the scores, in nats; return the figure, and write it to a file.
@@ -84,19 +78,12 @@ class Explanation:
         One panel for each of `columns`, by default the 12 most important. Of two classes the log
         odds of the second are drawn, of more than 6 those that the columns tell apart most.
         """
-        from folklearn.model.display import draw_shapes
-
         return draw_shapes(self, path, columns)
 
     def __repr__(self) -> str:
         columns = ", ".join(name for name, _ in self.top_columns(3))
         most = f"; most important: {columns}" if columns else ""
         return f"Explanation of {len(self.names)} weights for {len(self.labels)} classes{most}"
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import explanation_card
-
-        return explanation_card(self)
 
 
 def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
@@ -183,13 +170,10 @@ def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) ->
         return float(-np.log(np.maximum(p_label, TINY)).mean())
 
     before, importance = average_loss(table), {}
-    for name in encoder.learned:
-        if name not in table.columns:
-            continue
+    for name in filter(table.columns.__contains__, encoder.learned):
         rises = []
         for _ in range(_REPEATS):
-            shuffled = dict(table.columns)
-            shuffled[name] = shuffled[name][rng.permutation(len(labels))]
+            shuffled = {**table.columns, name: table.columns[name][rng.permutation(len(labels))]}
             rises.append(average_loss(Table(shuffled, table.lines, table.features)) - before)
         importance[name] = float(np.mean(rises))
     return importance

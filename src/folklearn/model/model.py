@@ -12,10 +12,9 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Monitor
 from folklearn.evaluate.regression import Regression
-from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
-from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.accumulator import Metrics, Window
 from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import PendingPrediction, RowBuffer
@@ -612,8 +611,3 @@ class Model(TableClassifier):
         classes += f": {join_names(list(map(str, self.labels)))}"
         loss = self.metrics.average_loss
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import model_card
-
-        return model_card(self)

@@ -60,15 +60,11 @@ def refit(
 ) -> None:
     """Fit all rows once more, together: penalised maximum likelihood, see `fit_penalised`.
 
-    `tables` returns the rows that were learned, raw, anew for every pass: an iterable of X
-    (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
-    next row would be, the constant ten times as large so that the penalty hardly counts for
-    it, and the fit predicts until something more is learned; learner and certificate do not
-    change. `n_jobs` threads share every pass, with the same result to the last bit.
-
-    Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`, in
-    one thread; of rows with words the other columns first, then the words on top of them. Should
-    memory not suffice, nothing is fitted, and a warning says so.
+    `tables` returns the rows that were learned, raw, anew for every pass. They are scaled as the
+    next row would be, and the fit predicts until something more is learned; learner and certificate
+    do not change. Problems too large for all pairs of classes, and sparse rows, are fitted by
+    `fit_sparse`, in one thread; of rows with words the other columns first, then the words on top
+    of them. Should memory not suffice, nothing is fitted, and a warning says so.
     """
     engine = MapReduce.from_options(n_jobs, pipeline.device if device is None else device)
     if pipeline.learner is None:
@@ -172,13 +168,11 @@ def _with_labels_alike(batches: list[Rows], n_classes: int) -> list[Rows]:
     batches = [batch for batch in batches if len(batch.weights)]
     if not any(len(batch.soft) for batch in batches):
         return batches
-    corners = np.eye(n_classes)
-    return [
-        batch
-        if len(batch.soft)
-        else batch._replace(labels=np.full(len(batch.labels), -1), soft=corners[batch.labels])
-        for batch in batches
-    ]
+    for i, batch in enumerate(batches):
+        if not len(batch.soft):
+            soft = np.eye(n_classes)[batch.labels]
+            batches[i] = batch._replace(labels=np.full(len(soft), -1), soft=soft)
+    return batches
 
 
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
@@ -214,13 +208,10 @@ def rows_to_fit(
 
 
 def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
-    learner = pipeline.learner
-    if learner is not None and isinstance(learner.lines, ExpertLearner):
+    if pipeline.learner is not None and isinstance(pipeline.learner.lines, ExpertLearner):
         return False
-    return (
-        pipeline.sparse
-        or select_backend(pipeline.scaler.n_columns, pipeline.n_classes, device) != PAIRS
-    )
+    backend = select_backend(pipeline.scaler.n_columns, pipeline.n_classes, device)
+    return pipeline.sparse or backend != PAIRS
 
 
 def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
@@ -255,8 +246,9 @@ def _refit_wide(
         X = StackedRows(X, np.concatenate([rows.words for rows in Xs]), bases)
     whole = Rows(X, *map(np.concatenate, (norms, labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
-    limits = {"most_passes": most_passes, "seed": seed}
-    pipeline.batch_fit = fit_sparse(whole, n_classes, constant=constant, **limits)
+    pipeline.batch_fit = fit_sparse(
+        whole, n_classes, constant=constant, most_passes=most_passes, seed=seed
+    )
     return None
 
 
@@ -268,9 +260,7 @@ def is_regression_affordable(n_weights: int, n_bytes: int) -> bool:
 class EncodedRows:
     """Rows of a run as the encoder gives them, kept as long as a regression of them is wanted.
 
-    Parameters
-    ----------
-    exact : True keeps them whatever it takes, False never, None while they are few enough.
+    With `exact` True they are kept whatever it takes, with None while they are few enough.
     """
 
     def __init__(self, exact: bool | None = None) -> None:
@@ -287,7 +277,7 @@ class EncodedRows:
             n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
             self._n_bytes += sum(array.nbytes for array in batch)
             n_weights = len(model.label_encoder) * n_columns
-            if not is_regression_affordable(n_weights, self._n_bytes):
+            if n_weights > _MAX_WEIGHTS or self._n_bytes > _MAX_BYTES:
                 self._exact, self._rows = False, BatchBuffer()
 
     def regression(self, model: "Model") -> Regression | None:

@@ -70,8 +70,9 @@ def kind_of(role: str) -> Kind:
 
 def check_known(role: str, name: str) -> None:
     if role not in ROLES:
+        roles = ", ".join(ROLES)
         raise InvalidInputError(
-            f"column {name!r} cannot have the role {role!r}; roles are: {', '.join(ROLES)}"
+            f"column {name!r} cannot have the role {role!r}; roles are: {roles}"
         )
 
 
@@ -82,17 +83,13 @@ def of_value(value: Any) -> str:
     ['number', 'category', 'date', 'words', 'number']
     """
     if isinstance(value, str):
-        if dates := _infer_dates(TextColumn.of([value])):
-            return dates
-        return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
+        is_sentence = len(value.split()) >= _SENTENCE
+        return _infer_dates(TextColumn.of([value])) or (WORDS if is_sentence else CATEGORY)
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
 
 def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
-    """Return the roles of columns by their first values that are not missing, but for some.
-
-    Columns are in the order in which rows bring values, those of one row by name.
-    """
+    """Return the roles of columns by their first values, in their order, those of a row by name."""
     roles = {}
     for row, name in _find_first_values(table):
         if name not in skip:
@@ -103,32 +100,29 @@ def of_first_values(table: Table, skip: Container[str] = ()) -> dict[str, str]:
 
 
 def of_rows(table: Table, asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the roles of columns that have a value; a text that says a number is a category.
-
-    Roles that were asked for are taken as they are.
-    """
+    """Return the roles of columns that have a value; a text that says a number is a category."""
     roles = {}
     for _, name in _find_first_values(table):
         column = table.columns[name]
-        role = asked[name] if name in asked else _infer_role(name, column)
-        is_code = role == NUMBER and isinstance(column, TextColumn) and name not in asked
-        roles[name] = CATEGORY if is_code else role
+        roles[name] = asked.get(name) or _infer_role(name, column)
+        if roles[name] == NUMBER and isinstance(column, TextColumn) and name not in asked:
+            roles[name] = CATEGORY
     return roles
 
 
 def _find_first_values(table: Table) -> list[tuple[int, str]]:
-    gaps = {}
-    for name, column in table.columns.items():  # what may be missing says nothing about a column
-        gaps[name] = is_missing(
-            column.without(is_gap) if isinstance(column, TextColumn) else column
-        )
+    gaps = {  # what may be missing says nothing about a column
+        name: is_missing(column.without(is_gap) if isinstance(column, TextColumn) else column)
+        for name, column in table.columns.items()
+    }
     return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
 
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
     """Return the roles of the columns of the first rows, in order, but for some."""
-    names = [name for name in head.columns if name not in set(skip)]
-    return {name: _infer_role(name, head.columns[name]) for name in names}
+    skipped = set(skip)
+    columns = head.columns.items()
+    return {name: _infer_role(name, column) for name, column in columns if name not in skipped}
 
 
 def _infer_role(name: str, column: Column) -> str:
@@ -163,13 +157,12 @@ def _infer_role(name: str, column: Column) -> str:
     if dates := _infer_dates(column):
         return dates
     if _share(column, [bool(_LIKE_DATE.fullmatch(v)) for v in column.values]) >= _NEARLY_ALL:
-        orders = f"{format_role(name, 'day/month')} or {format_role(name, 'month/day')}"
-        _warn_of_text(
-            name,
-            "dates",
+        remedy = (
             "dates are read that look like 2024-05-31 or 31.05.2024; where the day or the month "
-            f"comes first, say which: {orders}",
+            f"comes first, say which: {format_role(name, 'day/month')} or "
+            f"{format_role(name, 'month/day')}"
         )
+        _warn_of_text(name, "dates", remedy)
     if are_sentences(values):
         n_values = len(np.unique(column.codes[column.codes >= 0]))
         if n_values > _FEW_TEXTS or n_texts < max(_ENOUGH, _OFTEN * n_values):
@@ -228,19 +221,13 @@ def describe_roles(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 
 
 class EncodedColumn(NamedTuple):
-    """What a column, or a cross of two, says in every row: `numbers`, a category, or `words`.
+    """What a column, or a cross of two, says in every row: `numbers`, a category, or `words`."""
 
-    parts : names of its parts: "" for a number, those of a date, or the categories.
-    numbers : (parts, T), NaN where missing.
-    codes : (T,) the category of every row, -1 for none, which has the value `factors`, (T,) or 1.
-    words : any number of places for every row, by hash.
-    """
-
-    parts: Sequence[str] = ("",)
-    numbers: Array | None = None
-    codes: NDArray[np.integer[Any]] | None = None
-    factors: Array | float = 1.0
-    words: SparseRows | None = None
+    parts: Sequence[str] = ("",)  # "" for a number, those of a date, or the categories
+    numbers: Array | None = None  # (parts, T), NaN where missing
+    codes: NDArray[np.integer[Any]] | None = None  # (T,) of the categories, -1 for none
+    factors: Array | float = 1.0  # (T,) the values of the categories
+    words: SparseRows | None = None  # any number of places for every row, by hash
 
     def hash_parts(self) -> SparseRows:
         """Return the words, or one hashed place for every row that has a category."""
@@ -330,10 +317,10 @@ def _convert_column(name: str, role: str, column: Column) -> Array:
     assert isinstance(column, np.ndarray)
     has_dates = column.dtype.kind == "M"
     if has_dates != (role in DATES):
-        if not is_missing(column).all():  # nothing is of no kind
-            held = "dates" if has_dates else "numbers"
-            raise InvalidInputError(f"column {name!r} holds {held}, and its role is {role}")
-        return np.full(len(column), np.nan)
+        if is_missing(column).all():  # nothing is of no kind
+            return np.full(len(column), np.nan)
+        held = "dates" if has_dates else "numbers"
+        raise InvalidInputError(f"column {name!r} holds {held}, and its role is {role}")
     if not has_dates:
         return np.asarray(column, np.float64)
     exact = column.astype("datetime64[us]")

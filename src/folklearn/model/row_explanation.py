@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from folklearn import plots
 from folklearn.arrays import Array, Labels, softmax
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
@@ -44,21 +45,16 @@ _FIT_OF_LINES, _FIT_OF_TERMS = (
 )
 _FIT_OF_WORDS = "words on top"
 _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
+_MAX_DRAWN_LINES = 20
 
 
 class Contribution(NamedTuple):
-    """What a column, a pair of columns, or a word of one adds to the log odds, in nats.
+    """What a column, a pair of columns, or a word of one adds to the log odds, in nats."""
 
-    name : of the column, or the pair; ``column: word`` of a word.
-    value : in this row, None if it is missing; "" of what has no value of its own.
-    nats : what it adds.
-    columns : what it belongs to: a column, or several; none of the constant and of waves.
-    """
-
-    name: str
-    value: Any
+    name: str  #: of the column, or the pair; ``column: word`` of a word
+    value: Any  #: in this row, None if it is missing; "" of what has no value of its own
     nats: float
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  #: what it belongs to; none of the constant and of waves
 
     def __str__(self) -> str:
         value = format_value(self.value).removesuffix(" 00:00:00")  # of a day
@@ -72,28 +68,19 @@ class RowExplanation:
     """Why a row is predicted as it is: the log odds of its class against the next, by column.
 
     A mixture has no contributions of columns. They are those of its linear model with the largest
-    weight, or of the fit, and add up to the log odds that this model gives.
-
-    Attributes
-    ----------
-    label, against : the most probable class, and the next.
-    probabilities : of both, by the mixture: those of `Model.predict_proba`.
-    contributions : what adds up to the log odds, largest first: every column with all terms of
-        it alone, pairs of columns, words, waves of all columns, the constant. What a number adds is
-        measured from its mean, and so is a missing one, which adds nothing; of a category that is
-        missing it is what none of the categories adds.
-    explained_by : the linear model.
-    share : its weight in the mixture.
-    model_probabilities : of both classes, by this model alone.
+    weight, or of the fit, and add up to the log odds that this model gives: of every column with
+    all terms of it alone, pairs of columns, words, waves of all columns, the constant. What a
+    number adds is measured from its mean, and so is a missing one, which adds nothing; of a
+    category that is missing it is what none of the categories adds.
     """
 
-    label: Any
-    against: Any
-    probabilities: tuple[float, float]
-    contributions: tuple[Contribution, ...]
-    explained_by: str
-    share: float
-    model_probabilities: tuple[float, float]
+    label: Any  #: the most probable class
+    against: Any  #: the next
+    probabilities: tuple[float, float]  #: of both, those of `Model.predict_proba`
+    contributions: tuple[Contribution, ...]  #: what adds up to the log odds, largest first
+    explained_by: str  #: the linear model
+    share: float  #: its weight in the mixture
+    model_probabilities: tuple[float, float]  #: of both classes, by this model alone
 
     @property
     def log_odds(self) -> float:
@@ -119,9 +106,10 @@ class RowExplanation:
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the largest contributions; return the figure, and write it to a file."""
-        from folklearn.model.display import draw_row_explanation
-
-        return draw_row_explanation(self, path)
+        lines, classes = self.top(_MAX_DRAWN_LINES), [self.against, self.label]
+        W = [[0.0] * len(lines), [line.nats for line in lines]]
+        look: Any = {"title": f"Why {self.label}?", "what": "log odds", "most": len(lines)}
+        return plots.save(plots.weights(list(map(str, lines)), classes, W, **look), path)
 
     def __repr__(self) -> str:
         p, q = map(format_about, self.probabilities)
@@ -129,11 +117,10 @@ class RowExplanation:
         groups: dict[Any, list[Contribution]] = {}
         for line in self.contributions:
             groups.setdefault(line.columns or line.name, []).append(line)
-        sums = [
-            each[0] if len(each) == 1 else Contribution(f"{each[0].columns[0]}:", "", nats, columns)
-            for columns, each in groups.items()
-            for nats in [sum(line.nats for line in each)]
-        ]
+        sums = []
+        for columns, each in groups.items():
+            total = Contribution(f"{columns[0]}:", "", sum(line.nats for line in each), columns)
+            sums.append(each[0] if len(each) == 1 else total)
         for line in _with_rest(sums, _MAX_LINES, "other"):
             lines.append(f"{line.nats:+.2f}  {line}")
             if len(words := groups.get(line.columns, ())) > 1:  # below their sum
@@ -148,14 +135,8 @@ class RowExplanation:
         gives = f"gives {self.label} {format_about(self.model_probabilities[0])}"
         if self.share == 1.0:
             return f"{self.explained_by}, which {gives}"
-        share = format_about(self.share)
-        of_all = f"which has {share} of the weight, and alone"
-        return f'the expert "{self.explained_by}", {of_all} {gives}'
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import row_explanation_card
-
-        return row_explanation_card(self)
+        share = f"{format_about(self.share)} of the weight"
+        return f'the expert "{self.explained_by}", which has {share}, and alone {gives}'
 
 
 def _with_rest(lines: Sequence[Contribution], n: int, noun: str) -> list[Contribution]:
@@ -184,10 +165,10 @@ def explain_rows(
     decided: Labels | None = None,
     by_holdout: bool = True,
 ) -> Iterator[RowExplanation]:
-    """Yield why the rows of a table are predicted as they are.
+    """Yield why the rows of a table are predicted as they are, see `RowExplanation`.
 
-    It is about the most probable class, or `decided` (T,), as costs may ask for, against the most
-    probable other one. Experts are weighed as `Model.predict` does, or as `Model.predict_one`.
+    `decided` (T,) are classes in place of the most probable ones, as costs may ask for. Experts are
+    weighed as `Model.predict` does, or as `Model.predict_one`.
     """
     pipeline, encoder = model._check_learned()
     if pipeline.learner is None:
@@ -227,8 +208,7 @@ def _explain_scores(
 ) -> Iterator[tuple[str, float, Array, dict[_Line, float]]]:
     """Yield of rows the leading model, its weight, its logits, and what lines add to log odds.
 
-    The log odds are those of the pairs (T, 2) of classes. What is on top of the model of other
-    columns is joined to the leading one there.
+    The log odds are those of the pairs (T, 2) of classes.
     """
     assert pipeline.learner is not None
     Z, dense = pipeline.scale(X, by_holdout=by_holdout), pipeline.dense
@@ -252,8 +232,7 @@ def _explain_scores(
         if is_on_top:
             base_name, base_share, base_logits, base_sums = base
             name = base_name if name == WITHOUT_WORDS else f"{base_name}; {name}"
-            share *= base_share
-            logits = logits + base_logits
+            share, logits = share * base_share, logits + base_logits
             for line, nats in base_sums.items():
                 sums[line] = sums.get(line, 0.0) + nats
         yield name, share, logits, sums

@@ -2,18 +2,26 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from folklearn import plots
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
+from folklearn.model.display import ReportPage, render_report
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
-from folklearn.model.summary import describe_columns, describe_oddities
+from folklearn.model.summary import (
+    SEGMENT_BOUND,
+    ModelSummary,
+    describe_columns,
+    describe_oddities,
+)
 from folklearn.progress import working_time
 from folklearn.utils import count_of
 
@@ -40,13 +48,7 @@ class Checkpoint:
 
 
 class Score:
-    """Result of `Model.score`: metrics of rows with labels.
-
-    Attributes
-    ----------
-    labels : the classes that the model knows.
-    metrics : of the rows: counts and rates by class, calibration, segments.
-    """
+    """Result of `Model.score`: the `metrics` of rows with labels, and the `labels` it knows."""
 
     def __init__(
         self, model: "Model", metrics: Metrics | None = None, costs: Costs | None = None
@@ -128,10 +130,7 @@ class Score:
 
     @property
     def rare(self) -> dict[Any, ClassRecord]:
-        """The classes with less than 40 % of an equal share of the rows, the rarest first.
-
-        Of two classes that is one with less than 20 % of them.
-        """
+        """The classes with less than 40 % of an equal share of the rows, the rarest first."""
         classes = {label: record for label, record in self.classes.items() if record.n_rows}
         limit = _RARE_SHARE * self.n_rows / max(1, len(classes))
         rare = {label: record for label, record in classes.items() if record.n_rows < limit}
@@ -171,10 +170,9 @@ class Run(Score):
     n_unlabelled : rows that were only predicted; `n_rows` were learned.
     holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
-    certificate : what no linear model could have beaten, over the life of the model.
-    coverage : how often prediction sets missed the label, over the life of the model.
-    hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
-        is below, with its penalty; None where that was too large to be done unasked.
+    certificate, coverage : of linear models, and of prediction sets, over the life of the model.
+    hindsight : a logistic regression of all rows of this run, with its bound for linear models;
+        None where that was too large to be done unasked.
     checkpoints : averages over all rows of the model, at doubling numbers of rows.
     metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """
@@ -222,16 +220,9 @@ class Run(Score):
             self.checkpoints.pop()
         if certificate is not None and certificate.valid and metrics.weight > 0.0:
             bound = certificate.best_linear_at_least / metrics.weight
-        self.checkpoints.append(
-            Checkpoint(
-                n_rounds,
-                metrics.average_loss,
-                metrics.holdout_loss,
-                metrics.n_errors / max(1, n_rounds),
-                working_time() - self._started,
-                bound,
-            )
-        )
+        averages = metrics.average_loss, metrics.holdout_loss, metrics.n_errors / max(1, n_rounds)
+        seconds = working_time() - self._started
+        self.checkpoints.append(Checkpoint(n_rounds, *averages, seconds, bound))
 
     def finish(self) -> "Run":
         """Add the certificate, the regression in hindsight and the time."""
@@ -254,21 +245,32 @@ class Run(Score):
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the run on one page; return the figure, and write it to a file."""
-        from folklearn.model.display import draw_run
+        data = ModelSummary(self.labels, self.metrics).plot_data
+        wide: list[plots.Plot] = []
+        if "losses" in data:
+            wide = [partial(plots.losses, *data["losses"], bound=SEGMENT_BOUND)]
+            wide.append(partial(plots.errors, *data["errors"]))
+        panels: list[plots.Plot] = []
+        if any(math.isfinite(checkpoint.lower_bound) for checkpoint in self.checkpoints):
+            rounds = [checkpoint.n_rounds for checkpoint in self.checkpoints]
+            lines = {
+                "average loss": [checkpoint.loss for checkpoint in self.checkpoints],
+                plots.BOUND: [max(checkpoint.lower_bound, 0.0) for checkpoint in self.checkpoints],
+            }
+            panels.append(partial(plots.curves, rounds, lines, title="Average loss so far"))
+        for name, options in (("calibration", {}), ("confusion", {"most": 10})):
+            if name in data:
+                panels.append(partial(getattr(plots, name), *data[name], **options))
+        title = f"{self.name}: {self.n_rows:,} rows"
+        return plots.save(plots.overview(wide, panels, title=title), path)
 
-        return draw_run(self, path)
-
-    def report(self, path: Any = None) -> str:
+    def report(self, path: Any = None) -> ReportPage:
         """Return the text of one HTML page about the run, self-contained; write it to a path."""
-        from folklearn.model.display import report_run
-
-        return report_run(self, path)
+        rate = f"{self.n_rows / max(self.seconds, 1e-9):,.0f} rows a second, reading included"
+        speed = f"{self.n_rows:,} rows in {self.seconds:.1f} s: {rate}."
+        facts = ModelSummary.of_model(self.model, self.metrics, speed=speed)
+        return render_report(f"Report on {self.name}", facts, path)
 
     def __repr__(self) -> str:
         rows = count_of(self.n_rows, "row")
         return self._describe(f"Run over {self.name}: {rows}", self.holdout_loss)
-
-    def _repr_html_(self) -> str:
-        from folklearn.model.display import run_card
-
-        return run_card(self)

@@ -24,25 +24,17 @@ class Shape:
     """What one column adds to the score of each class: its line and the terms of it alone.
 
     Contributions are in nats, sum to 0 over the classes, and average to 0 over the recent rows.
-
-    Attributes
-    ----------
-    column : the column of the data; a shape is of it, or of a part of its dates.
-    values : (n,) raw, ascending, about 40: quantiles of the recent rows, and knots, each with the
-        next number above it, where a step has been taken. Or n categories.
-    contributions : (n, K), and `missing` (K,) of a missing value.
-    recent : (T,) the values of the recent rows, NaN where missing; of categories their numbers.
-    strength : standard deviation of the contribution over the recent rows, largest over classes.
-    is_time : whether values are seconds since 1970.
+    Values are quantiles of the recent rows, and knots, each with the next number above it, where a
+    step has been taken; or categories.
     """
 
-    column: str
-    values: Array | tuple[str, ...]
-    contributions: Array
-    missing: Array
-    recent: Array
-    strength: float
-    is_time: bool
+    column: str  #: of the data; a shape is of it, or of a part of its dates
+    values: Array | tuple[str, ...]  #: (n,) raw, ascending, about 40
+    contributions: Array  #: (n, K)
+    missing: Array  #: (K,) the contribution of a missing value
+    recent: Array  #: (T,) values of the recent rows, NaN where missing; of categories their numbers
+    strength: float  #: standard deviation of the contribution over them, largest over classes
+    is_time: bool  #: whether values are seconds since 1970
 
 
 def find_shapes(

@@ -13,12 +13,12 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import StateFileError
-from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.lower_bound import round_loss_up
 from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.metrics.accumulator import EvidenceSpan, add_to_ladder, join_suffixes
 from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.scaler import SPACE, FixedScaler, Moments
 from folklearn.serialization import Record, Serializable, put_inside

@@ -12,9 +12,14 @@ from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.regression import Regression
-from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
-from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, ClassRecord, ColumnRecord, Metrics
+from folklearn.metrics.accumulator import (
+    MIN_BOUNDED_ROWS,
+    ClassRecord,
+    ColumnRecord,
+    Metrics,
+    Window,
+)
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.model.roles import NUMBER
@@ -30,6 +35,7 @@ _NO_ROWS_TO_PROVE = (
     "What could be gained cannot be said from predictions alone: it takes the rows that they are "
     "about."
 )
+SEGMENT_BOUND = f"{plots.BOUND},\nover {MIN_BOUNDED_ROWS}+ rows"
 _MIN_ROWS_TO_JUDGE = 64
 _MAX_LABEL_LENGTH = 40  # characters, in a sentence
 _RECENT, _HALF = 7 / 8, 1 / 2  # shares of the stream: start of the recent rows, and of those before
@@ -46,33 +52,19 @@ _MAX_TABLE_COLUMNS = 50
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """Metrics with what is known of the model, or of the predictions, that they are about.
-
-    Attributes
-    ----------
-    labels : the classes.
-    metrics : of the rows, which may be fewer than the model has learned.
-    claims : sentences on what is proven.
-    losses : average losses over all rows, in nats, by what they are of.
-    certificate : of the rows, None where there is none; `weight` is what they weigh.
-    windows : the last rows, in windows that double, the shortest first.
-    columns : data quality by column.
-    explanation : weights and importance, None where there is no model.
-    notes : further sentences for the overview, and `warnings` for what needs attention.
-    speed : a sentence, empty where it was not measured.
-    """
+    """Metrics with what is known of the model, or of the predictions, that they are about."""
 
     labels: Sequence[object]
-    metrics: Metrics
-    claims: Sequence[str] = ()
-    losses: Mapping[str, float] = field(default_factory=dict)
+    metrics: Metrics  # of the rows, which may be fewer than the model has learned
+    claims: Sequence[str] = ()  # sentences on what is proven
+    losses: Mapping[str, float] = field(default_factory=dict)  # averages over all rows, by name
     certificate: Certificate | None = None
-    weight: float = 0.0
-    windows: Sequence[Window] = ()
+    weight: float = 0.0  # of the rows of the certificate
+    windows: Sequence[Window] = ()  # that double, the shortest first
     columns: Sequence[ColumnRecord] = ()
     explanation: "Explanation | None" = None
-    notes: Sequence[str] = ()
-    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()  # further sentences for the overview
+    warnings: Sequence[str] = ()  # likewise for what needs attention
     speed: str = ""
     has_model: bool = True
 
@@ -87,26 +79,23 @@ class ModelSummary:
     ) -> "ModelSummary":
         metrics = model.metrics if metrics is None else metrics
         certificate, pipeline = model.certificate(), model.pipeline
-        windows = [window for window in model.windows() if window.weight > 0.0]
-        has_weights = pipeline is not None and pipeline.learner is not None
         loss, holdout = model.metrics.average_loss, model.metrics.holdout_loss
-        n_before = model.n_rounds - metrics.n_rows
-        note = f"Of {count_of(n_before, 'row')} learned before there is no record here."
+        notes, warnings = [*filter(None, [model.sets.in_words()])], describe_oddities(model)
+        if n_before := max(0, model.n_rounds - metrics.n_rows):
+            notes.append(f"Of {count_of(n_before, 'row')} learned before there is no record here.")
+        if is_degraded(loss, holdout):
+            warnings.append(f"Warning: {holdout_warning(loss, holdout)}.")
+        explanation = None
+        if pipeline is not None and pipeline.learner is not None:
+            explanation = model.explain(importance=importance)
         return cls(
-            model.labels,
-            metrics,
-            describe_claims(model, certificate),
+            model.labels, metrics, describe_claims(model, certificate),
             {"average loss": loss, "hold-out loss of the last rows": holdout},
-            certificate,
-            model.metrics.weight,
-            windows,
+            certificate, model.metrics.weight,
+            [window for window in model.windows() if window.weight > 0.0],
             [] if model.encoder is None else metrics.by_column(model.encoder),
-            model.explain(importance=importance) if has_weights else None,
-            [*filter(None, [model.sets.in_words()]), *[note] * (n_before > 0)],
-            describe_oddities(model)
-            + [f"Warning: {holdout_warning(loss, holdout)}."] * is_degraded(loss, holdout),
-            speed,
-        )
+            explanation, notes, warnings, speed,
+        )  # fmt: skip
 
     @classmethod
     def of_predictions(
@@ -119,10 +108,7 @@ class ModelSummary:
         hindsight: Regression | None = None,
         warnings: Sequence[str] = (),
     ) -> "ModelSummary":
-        """Summarise predictions P (T, K) of labels y (T,), of any origin.
-
-        `hindsight` is a regression of all of them.
-        """
+        """Summarise predictions P (T, K) of labels y (T,), of any origin."""
         n, metrics = len(y), Metrics()
         metrics.add(PredictionBatch.of_predictions(P, np.zeros(n), y, np.ones(n), P.argmax(axis=1)))
         claims, losses = [_NO_ROWS_TO_PROVE], {}
@@ -132,11 +118,8 @@ class ModelSummary:
             if hindsight is not None:
                 claims.insert(0, hindsight.in_words())
                 losses["a logistic regression in hindsight"] = hindsight.loss / n
-        return cls(
-            labels, metrics, claims, losses, certificate, n, warnings=warnings, has_model=False
-        )
-
-    # Sentences.
+        about: Any = {"warnings": warnings, "has_model": False}
+        return cls(labels, metrics, claims, losses, certificate, n, **about)
 
     @property
     def overview(self) -> list[str]:
@@ -177,8 +160,7 @@ class ModelSummary:
     @property
     def attention(self) -> list[str]:
         by_class = zip(self.labels, self.metrics.by_class(), strict=False)
-        problems = describe_problems(by_class, self.columns, self.metrics.n_rows)
-        return [*problems, *self.warnings]
+        return [*describe_problems(by_class, self.columns, self.metrics.n_rows), *self.warnings]
 
     @property
     def worst_confusion(self) -> str:
@@ -189,8 +171,6 @@ class ModelSummary:
         truth, predicted = divmod(int(wrong.argmax()), len(wrong))
         names = f"{self.labels[truth]} was predicted as {self.labels[predicted]}"
         return f"most often {names}, {int(wrong.max()):,} times"
-
-    # Tables.
 
     @property
     def lower_bound(self) -> float | None:
@@ -232,10 +212,7 @@ class ModelSummary:
 
     @property
     def importance(self) -> list[tuple[str, float]]:
-        explanation = self.explanation
-        return [] if explanation is None else explanation.top_columns(_MAX_TABLE_COLUMNS)
-
-    # Plots.
+        return self.explanation.top_columns(_MAX_TABLE_COLUMNS) if self.explanation else []
 
     @cached_property
     def plot_data(self) -> dict[str, tuple[Any, ...]]:
@@ -248,7 +225,7 @@ class ModelSummary:
             lines = {"loss": [window.loss / window.weight for window in self.windows]}
             bounds = [max(0.0, window.lower_bound / window.weight) for window in self.windows]
             if any(bounds):
-                lines[self.bound_label()] = bounds
+                lines[plots.BOUND] = bounds
             data["drift"] = ([window.n_rounds for window in self.windows], lines)
         curves, confusion = self.metrics.calibration_curves(), self.metrics.confusion
         if any(len(curve.count) for curve in curves):
@@ -262,16 +239,11 @@ class ModelSummary:
     def draw(self, name: str, **options: Any) -> Any:
         """Draw one of the plots that there are data for; options are those of its function."""
         if name == "losses":
-            options["bound"] = self.bound_label(of_segments=True)
+            options["bound"] = SEGMENT_BOUND
         if name == "drift":
             options |= {"x": "the last … rows", "y": "nats per row"}
         function = plots.curves if name == "drift" else getattr(plots, name)
         return function(*self.plot_data[name], **options)
-
-    @staticmethod
-    def bound_label(*, of_segments: bool = False) -> str:
-        """Return the name of a lower bound in a plot; that of a segment covers more rows."""
-        return plots.BOUND + f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_segments
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:
@@ -279,8 +251,8 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
     certificate = certificate or model.certificate()
     if certificate is None:
         return [NOTHING_PROVEN]
-    claims = [certificate.in_words(model.metrics.weight)]
-    return claims if model.hindsight is None else [model.hindsight.in_words(), *claims]
+    hindsight = [] if model.hindsight is None else [model.hindsight.in_words()]
+    return [*hindsight, certificate.in_words(model.metrics.weight)]
 
 
 def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
@@ -301,9 +273,9 @@ def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
     )
     if not abs(change) > _DRIFT_STANDARD_ERRORS * error:
         return f"No drift is seen. {losses}: within the usual variation."
-    if change > 0.0:
-        return f"The loss has become higher lately. {losses}. The data may have changed."
-    return f"The loss has become lower lately. {losses}."
+    if change < 0.0:
+        return f"The loss has become lower lately. {losses}."
+    return f"The loss has become higher lately. {losses}. The data may have changed."
 
 
 def describe_problems(

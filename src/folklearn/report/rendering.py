@@ -1,16 +1,14 @@
-"""Numbers and times as text, and HTML of reports, notebook cards and pages by Jinja templates.
+"""Numbers and times as text, and HTML of reports and pages by Jinja templates.
 
 Every value is escaped by Jinja, so a name from a data file cannot become a tag.
 """
 
 import math
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from folklearn.evidence.certificate import round_down, round_up
-from folklearn.report.style import svg_uri
 from folklearn.utils import import_optional
 
 _UNKNOWN = "–"
@@ -106,11 +104,6 @@ def _load_environment(package: str) -> Any:
 
 def render(template: str, *, package: str = __package__, **context: Any) -> str:
     return _load_environment(package).get_template(template).render(**context)
-
-
-def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = None) -> str:
-    image = None if figure is None else svg_uri(figure)
-    return render("card.html", title=title, rows=list(rows), image=image)
 
 
 def _replace_controls(value: Any) -> Any:

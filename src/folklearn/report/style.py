@@ -174,12 +174,14 @@ def check_format(path: str | os.PathLike[str]) -> str:
     return suffix[1:]
 
 
-def save(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure as .png, .svg or .pdf, by the suffix of the path.
+def save(figure: Any, path: str | os.PathLike[str] | None) -> Any:
+    """Write a figure as .png, .svg or .pdf, by the suffix of the path; return it.
 
     The same figure gives the same bytes: no dates, no random identifiers.
     """
-    _write(figure, path, check_format(path))
+    if path is not None:
+        _write(figure, path, check_format(path))
+    return figure
 
 
 def svg(figure: Any) -> str:
