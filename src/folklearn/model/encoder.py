@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -14,7 +14,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import MixedInput, SparseInput
+from folklearn.model.batch import SparseInput
 from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
@@ -49,7 +49,7 @@ class EncodedBatch:
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
     keys : the new ones, those that the first row needs before those of the second, and so on.
     n_first : how many places there are with the first row.
-    dense : what the columns without words are, and bring, where X is a `MixedInput`.
+    dense : what the columns without words are, and bring, if it has a dense view.
     """
 
     X: Any
@@ -65,7 +65,7 @@ class TableEncoder(Serializable):
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`); columns next to words come both ways (`MixedInput`), dense by
+    wide to be dense (`SparseInput`); columns next to words come both ways, dense by
     the encoder `dense`, which is None where there are none. Ids, weights and targets have no
     place.
 
@@ -384,7 +384,7 @@ class TableEncoder(Serializable):
             dense = self.dense._encode_dense(others, None, len(table), late_roles)
             keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
             words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
-            X = MixedInput.of(X, dense.X, tuple(words))
+            X = replace(X, dense=dense.X, words=tuple(words))
         n_first = len(self.keys) + len(finder.new)
         return EncodedBatch(X, [*finder.new], new_roles, n_first, dense)
 
@@ -451,11 +451,8 @@ class TableEncoder(Serializable):
     def encode_known(self, table: Table) -> Any:
         """Return the rows of a table as a matrix of the places that are there."""
         X, n = self.encode(table).X, len(self.keys)
-        if isinstance(X, MixedInput):
-            assert self.dense is not None
-            return X.of_slots(n, max(1, len(self.dense.keys)))
         if isinstance(X, SparseInput):
-            return X.of_slots(n)
+            return X.of_slots(n, None if self.dense is None else max(1, len(self.dense.keys)))
         return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
 
     def _fill_sparse(

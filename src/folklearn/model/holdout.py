@@ -28,8 +28,6 @@ _DECAY = 0.8  # of the record, from one stripe to the next
 _DEGRADED_FACTOR, _DEGRADED_NATS = 1.2, 0.05  # excess over the progressive loss that is reported
 _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
 
-StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
-
 
 def is_degraded(loss: float, holdout_loss: float) -> bool:
     """Tell whether the model as it would be saved does clearly worse than the running one."""
@@ -61,40 +59,23 @@ class HoldoutWeights(Serializable):
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)
         self._start, self._stop = _FIRST_STRIPE_START, 0
-        self.is_open, self.next_round = False, self._start
-        self.loss = float("nan")
+        self.next_round = self._start
         self.losses: dict[str, float] = {}
-        self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
+        self._set_totals(np.zeros(2))
         self._learner: Learner | None = None  # as it was when the stripe began
-        self._scaler: Any = None
-        self.rows = BatchBuffer()
+        self._drop_stripe()
 
-    @property
-    def stripe_rows(self) -> int:
-        """The number of rows of the stripe that begins next."""
-        return min(_MAX_STRIPE_ROWS, self._start // _STRIPE_SHARE)
-
-    def begin(
-        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: RawBatch | None
-    ) -> StripeScores | None:
-        """Begin a stripe if it is time.
-
-        If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
-        returned, for `add_scores` once the rows have been learned.
-        """
+    def begin(self, n_rounds: int, learner: Learner | None, scaler: Any) -> None:
+        """Begin a stripe if it is time."""
         if n_rounds != self._start:
-            return None
-        n_rows = self.stripe_rows
+            return
+        n_rows = min(_MAX_STRIPE_ROWS, self._start // _STRIPE_SHARE)
         self._start += max(2 * n_rows, n_rounds // _WIDE_SPACING if self.wide else 0)
         self._stop = n_rounds + n_rows
         self.next_round = self._start
-        if learner is None:
-            return None
-        if ahead is not None:
-            return self._score(learner, scaler, ahead)
-        self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
-        self.is_open, self.next_round = True, self._stop
-        return None
+        if learner is not None:
+            self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
+            self.is_open, self.next_round = True, self._stop
 
     def end(self, n_rounds: int) -> bool:
         """Score the rows of the open stripe if it is complete; tell whether it was."""
@@ -108,18 +89,19 @@ class HoldoutWeights(Serializable):
             self._close(_LEAST_STRIPE_ROWS)
 
     def _close(self, least_rows: int) -> None:
-        batch, scores = self.rows.batch(), None
-        if self._learner is not None and batch is not None and len(batch.weights) >= least_rows:
-            scores = self._score(self._learner, self._scaler, batch)
-        self._learner, self._scaler, self.rows = None, None, BatchBuffer()
-        self.is_open, self.next_round = False, self._start
-        if scores is not None:
-            self.add_scores(scores)
+        batch, learner, scaler = self.rows.batch(), self._learner, self._scaler
+        self._drop_stripe()
+        self.next_round = self._start
+        if learner is not None and batch is not None and len(batch.weights) >= least_rows:
+            batch = _cut(batch, scaler, learner.n_classes)
+            if len(batch.weights):
+                self._score(learner, scaler, batch)
 
-    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
-        batch = _cut(batch, scaler, learner.n_classes)
-        if not len(batch.weights):
-            return None
+    def _drop_stripe(self) -> None:
+        self._learner, self._scaler, self.rows = None, None, BatchBuffer()
+        self.is_open = False
+
+    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> None:
         Z = scaler.transform(batch.X)
         P = learner._expert_predictions(Z, validation.norms(Z))
         labels, soft = batch.Y.argmax(axis=1), batch.Y
@@ -131,17 +113,13 @@ class HoldoutWeights(Serializable):
         losses = log_losses(P, labels, soft, TINY) @ batch.weights
         mixture_loss = log_losses(np.tensordot(shares, P, 1), labels, soft, TINY) @ batch.weights
         weight = batch.weights.sum()
-        averages = dict(zip(names, (losses / weight).tolist(), strict=True))
-        return averages, np.array([mixture_loss, weight])
-
-    def add_scores(self, scores: StripeScores) -> None:
-        losses, totals = scores
-        past = self.losses if self.losses.keys() >= losses.keys() else {}  # else of other experts
-        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in losses.items()}
-        self._set_totals(_DECAY * self._totals + totals)
+        past = self.losses if self.losses.keys() >= set(names) else {}  # else of other experts
+        averages = zip(names, (losses / weight).tolist(), strict=True)
+        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in averages}
+        self._set_totals(_DECAY * self._totals + [mixture_loss, weight])
 
     def _set_totals(self, totals: Array) -> None:
-        self._totals = totals
+        self._totals = totals  # loss and weight of recent stripes
         total, weight = totals.tolist()
         self.loss = total / weight if weight > 0.0 else float("nan")
 
@@ -158,8 +136,7 @@ class HoldoutWeights(Serializable):
 
     def without_stripe(self) -> Self:
         copied = self._shallow()
-        copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
-        copied.is_open = False
+        copied._drop_stripe()
         return copied
 
     def to_record(self) -> Record:
@@ -202,6 +179,5 @@ def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
     sized = batch.resize(scaler.n_features, n_classes)
     if isinstance(scaler, MixedScaler):
-        X = sized.X.of_slots(scaler.n_features, scaler.dense.n_features)
-        sized = sized._replace(X=X)
+        sized = sized._replace(X=sized.X.of_slots(scaler.n_features, scaler.dense.n_features))
     return sized.take(~is_later & (batch.weights > 0.0))

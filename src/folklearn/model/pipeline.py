@@ -20,7 +20,7 @@ from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd, StackedSgd
 from folklearn.learners.term_mixture import TermMixture
-from folklearn.model.batch import MixedInput, RawBatch, SparseInput
+from folklearn.model.batch import RawBatch, SparseInput
 from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
@@ -62,7 +62,7 @@ class OnlinePipeline(Serializable):
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        next to them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
+        next to them (`SparseInput`, `MixedScaler`); "auto" is a `StackedSgd`.
     windows : of `StreamEvidence`.
     terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
@@ -291,18 +291,14 @@ class OnlinePipeline(Serializable):
         self._predicted = None, None
         unseen = (self.n_new + 0.5) / (self.n_rounds + 1.0)
         self.n_rounds += 1
-        evidence, holdout = self.evidence, self.holdout
         if is_hard:
             learner._learn(z, y, validation.NO_SOFT, weight)
         else:
             learner._learn(z, -1, y, weight)
-        evidence.rows.add_row(x, y, weight)
-        if evidence.rows.n_rows == evidence.chunk_rows:
-            evidence.settle()
-        if holdout.is_open:
-            holdout.rows.add_row(x, y, weight)
-            if holdout.end(self.n_rounds):
-                self._share_holdout()
+        self.evidence.rows.add_row(x, y, weight)
+        if self.holdout.is_open:
+            self.holdout.rows.add_row(x, y, weight)
+        self._end_chunk()
         return p, unseen
 
     @property
@@ -471,77 +467,84 @@ class OnlinePipeline(Serializable):
         if n_classes > self.n_classes:
             self._check_growing()
         self._n_classes_ahead = n_classes
-        n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
-        late_dense = late.pop("dense", {})
-        if isinstance(self.scaler, MixedScaler):
-            n_dense = X.dense.shape[1]
-            if n_dense > self.scaler.dense.n_features:
-                self.scaler.dense.grow(n_features=n_dense, **late_dense)
-        if n_features > self.scaler.n_features:
-            self.grow(n_features=n_features, n_numbers=n_numbers, **late)
-        P, u = np.zeros((T, n_classes)), np.empty(T)
-        self.holdout_losses = np.empty(T)
+        self._grow_features(X, **late)
+        P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        holdout, evidence, scores, stripe_end, start = self.holdout, self.evidence, None, 0, 0
+        start = 0
         while start < T:
-            if scores is None and self.n_rounds >= holdout.next_round:
-                stripe_end, ahead = start + holdout.stripe_rows, None
-                if stripe_end <= T:
-                    stripe = slice(start, stripe_end)
-                    ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
-                scores = holdout.begin(self.n_rounds, self.learner, self.scaler, ahead)
-            n_ahead = holdout.next_round - self.n_rounds if scores is None else stripe_end - start
-            stop = min(start + n_ahead, start + evidence.chunk_rows - evidence.rows.n_rows, T)
-            if self._next_opening:
-                stop = min(stop, start + self._next_opening - self.n_rounds)
+            self.holdout.begin(self.n_rounds, self.learner, self.scaler)
+            stop = min(start + self._count_rows_ahead(), T)
             is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
             chunk = slice(start, stop)
-            Z: Any = self.scaler.scale_rows(X[chunk], learn=True)
-            rows = Rows(Z, validation.norms(Z), labels[chunk], soft[chunk], weights[chunk])
-            self._predicted, self.batch_fit = (None, None), None
             u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
-            if is_new[0]:  # predicted without knowing of it
-                u[start] = self.unseen_probability
-                P[start, : self.n_classes] = 1.0
-                if self.learner is not None:
-                    seen = Z if self.dense is None else self.scale(X[chunk])
-                    P[start, : self.n_classes] = self.learner._predict_rows(seen, rows.norms)[0]
-                self.grow(n_classes=int(n_known[start]))
-                self.n_new += 1
-            self.n_rounds += stop - start
-            predicted: Any = 1.0
-            learned = rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
-            if isinstance(self.scaler, MixedScaler):
-                dense = self.scaler.dense
-                P_dense = dense.run_checked(X.dense[chunk], *learned[2:])[0]
-                learned = learned._replace(X=self.scaler.stack(Z, X[chunk], P_dense))
-            if self.learner is not None:
-                predicted = self.learner._run(learned, None)
-            if not is_new[0]:
-                P[chunk, : self.n_classes] = predicted
-            self.holdout_losses[chunk] = holdout.loss
-            self._is_wide = self._is_wide and evidence.is_wide
-            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
-            is_mixed = isinstance(batch.X, MixedInput)
-            evidence.rows.add(batch._replace(X=batch.X.sparse) if is_mixed else batch)
-            if evidence.rows.n_rows == evidence.chunk_rows:
-                evidence.settle()
+            u[start] = self.unseen_probability  # 1 before the first class
+            self.holdout_losses[chunk] = self.holdout.loss
+            parts = labels[chunk], soft[chunk], weights[chunk]
+            self._run_chunk(X[chunk], *parts, n_classes=int(n_known[start]), P=P[chunk])
+            self.holdout_losses[stop - 1] = self.holdout.loss
             start = stop
-            if scores is not None and start == stripe_end:  # as if the rows had been kept till now
-                holdout.add_scores(scores)
-                scores = None
-                self._share_holdout()
-            elif holdout.is_open:
-                holdout.rows.add(batch)
-                if holdout.end(self.n_rounds):
-                    self._share_holdout()
-            self.holdout_losses[start - 1] = holdout.loss
-            if self.n_rounds == self._next_opening:
-                self._review_terms()
         self._n_classes_ahead = 0
         return P, u
+
+    def _grow_features(self, X: Any, dense: Mapping[str, Any] | None = None, **late: Any) -> None:
+        """Make room for all features of rows, `dense` of columns next to words."""
+        if isinstance(self.scaler, MixedScaler):
+            self.scaler.dense._grow_features(X.dense, **(dense or {}))
+        n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
+        if n_features > self.n_features:
+            self.grow(n_features=n_features, n_numbers=n_numbers, **late)
+
+    def _count_rows_ahead(self) -> int:
+        """Return how many rows come before something is due: a stripe, a sum, or terms."""
+        n_rows = min(
+            self.holdout.next_round - self.n_rounds,
+            self.evidence.chunk_rows - self.evidence.rows.n_rows,
+        )
+        return min(n_rows, self._next_opening - self.n_rounds) if self._next_opening else n_rows
+
+    def _run_chunk(
+        self, X: Any, labels: Labels, soft: Array, weights: Array, *, n_classes: int, P: Array
+    ) -> None:
+        """Learn rows of known classes, or one with which there are `n_classes`; predict into P."""
+        Z: Any = self.scaler.scale_rows(X, learn=True)
+        norms, is_new = validation.norms(Z), n_classes > self.n_classes
+        self._predicted, self.batch_fit = (None, None), None
+        known = P[:, : self.n_classes]
+        known[:] = 1.0  # of one class, or none
+        if is_new:  # predicted without knowing of it
+            if self.learner is not None:
+                seen = Z if self.dense is None else self.scale(X)
+                known[:] = self.learner._predict_rows(seen, norms)
+            self.grow(n_classes=n_classes)
+            self.n_new += 1
+        self.n_rounds += len(X)
+        known_soft = np.ascontiguousarray(soft[:, : self.n_classes])
+        if isinstance(self.scaler, MixedScaler):
+            P_dense, _ = self.scaler.dense.run_checked(X.dense, labels, known_soft, weights)
+            Z = self.scaler.stack(Z, X, P_dense)
+        if self.learner is not None:
+            predicted = self.learner._run(Rows(Z, norms, labels, known_soft, weights), None)
+            if not is_new:
+                known[:] = predicted
+        self._is_wide = self._is_wide and self.evidence.is_wide
+        batch = RawBatch.of(X, labels, soft, weights, P if self._is_wide else P[:0])
+        self.evidence.rows.add(
+            batch._replace(X=batch.X.without_dense()) if self.dense is not None else batch
+        )
+        if self.holdout.is_open:
+            self.holdout.rows.add(batch)
+        self._end_chunk()
+        if self.n_rounds == self._next_opening:
+            self._review_terms()
+
+    def _end_chunk(self) -> None:
+        """Let rows that wait enter the sums, and the record of experts, where that is due."""
+        if self.evidence.rows.n_rows == self.evidence.chunk_rows:
+            self.evidence.settle()
+        if self.holdout.is_open and self.holdout.end(self.n_rounds):
+            self._share_holdout()
 
     def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
         if self.sparse:
