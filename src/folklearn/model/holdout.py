@@ -28,6 +28,8 @@ _DECAY = 0.8  # of the record, from one stripe to the next
 _DEGRADED_FACTOR, _DEGRADED_NATS = 1.2, 0.05  # excess over the progressive loss that is reported
 _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
 
+StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
+
 
 def is_degraded(loss: float, holdout_loss: float) -> bool:
     """Tell whether the model as it would be saved does clearly worse than the running one."""
@@ -59,23 +61,38 @@ class HoldoutWeights(Serializable):
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)
         self._start, self._stop = _FIRST_STRIPE_START, 0
-        self.next_round = self._start
         self.losses: dict[str, float] = {}
         self._set_totals(np.zeros(2))
-        self._learner: Learner | None = None  # as it was when the stripe began
         self._drop_stripe()
 
-    def begin(self, n_rounds: int, learner: Learner | None, scaler: Any) -> None:
-        """Begin a stripe if it is time."""
-        if n_rounds != self._start:
-            return
-        n_rows = min(_MAX_STRIPE_ROWS, self._start // _STRIPE_SHARE)
-        self._start += max(2 * n_rows, n_rounds // _WIDE_SPACING if self.wide else 0)
-        self._stop = n_rounds + n_rows
+    @property
+    def stripe_rows(self) -> int:
+        """The number of rows of the stripe that begins next."""
+        return min(_MAX_STRIPE_ROWS, self._start // _STRIPE_SHARE)
+
+    def begin(
+        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: RawBatch | None
+    ) -> StripeScores | None:
+        """Begin a stripe if it is time.
+
+        If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
+        returned, for `add_scores` once the rows have been learned.
+        """
         self.next_round = self._start
-        if learner is not None:
+        if n_rounds != self._start:
+            return None
+        n_rows = self.stripe_rows
+        self._start += max(2 * n_rows, n_rounds // _WIDE_SPACING if self.wide else 0)
+        self._stop, self.next_round = n_rounds + n_rows, self._start
+        scores = None
+        if learner is not None and ahead is not None:
+            scores = self._score(learner, scaler, ahead)
+        elif learner is not None:
             self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
-            self.is_open, self.next_round = True, self._stop
+        self.is_open = self._learner is not None
+        if self.is_open or scores is not None:
+            self.next_round = self._stop
+        return scores
 
     def end(self, n_rounds: int) -> bool:
         """Score the rows of the open stripe if it is complete; tell whether it was."""
@@ -91,17 +108,18 @@ class HoldoutWeights(Serializable):
     def _close(self, least_rows: int) -> None:
         batch, learner, scaler = self.rows.batch(), self._learner, self._scaler
         self._drop_stripe()
-        self.next_round = self._start
         if learner is not None and batch is not None and len(batch.weights) >= least_rows:
-            batch = _cut(batch, scaler, learner.n_classes)
-            if len(batch.weights):
-                self._score(learner, scaler, batch)
+            self.add_scores(self._score(learner, scaler, batch))
 
     def _drop_stripe(self) -> None:
-        self._learner, self._scaler, self.rows = None, None, BatchBuffer()
-        self.is_open = False
+        self._learner: Learner | None = None  # as it was when the stripe began
+        self._scaler: Any = None
+        self.rows, self.is_open, self.next_round = BatchBuffer(), False, self._start
 
-    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> None:
+    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
+        batch = _cut(batch, scaler, learner.n_classes)
+        if not len(batch.weights):
+            return None
         Z = scaler.transform(batch.X)
         P = learner._expert_predictions(Z, validation.norms(Z))
         labels, soft = batch.Y.argmax(axis=1), batch.Y
@@ -113,10 +131,16 @@ class HoldoutWeights(Serializable):
         losses = log_losses(P, labels, soft, TINY) @ batch.weights
         mixture_loss = log_losses(np.tensordot(shares, P, 1), labels, soft, TINY) @ batch.weights
         weight = batch.weights.sum()
-        past = self.losses if self.losses.keys() >= set(names) else {}  # else of other experts
-        averages = zip(names, (losses / weight).tolist(), strict=True)
-        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in averages}
-        self._set_totals(_DECAY * self._totals + [mixture_loss, weight])
+        averages = dict(zip(names, (losses / weight).tolist(), strict=True))
+        return averages, np.array([mixture_loss, weight])
+
+    def add_scores(self, scores: StripeScores | None) -> None:
+        self.next_round = self._start
+        if scores is not None:
+            losses, totals = scores
+            past = self.losses if self.losses.keys() >= losses.keys() else {}  # of other experts
+            self.losses = {name: _DECAY * past.get(name, 0.0) + losses[name] for name in losses}
+            self._set_totals(_DECAY * self._totals + totals)
 
     def _set_totals(self, totals: Array) -> None:
         self._totals = totals  # loss and weight of recent stripes

@@ -470,9 +470,15 @@ class OnlinePipeline(Serializable):
         self._grow_features(X, **late)
         P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        start = 0
+        holdout, scores, start = self.holdout, None, 0
         while start < T:
-            self.holdout.begin(self.n_rounds, self.learner, self.scaler)
+            if self.n_rounds == holdout.next_round:
+                rows = slice(start, start + holdout.stripe_rows)
+                ahead = RawBatch.of(X[rows], labels[rows], soft[rows], weights[rows])
+                is_whole = rows.stop <= T
+                scores = holdout.begin(
+                    self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
+                )
             stop = min(start + self._count_rows_ahead(), T)
             is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
@@ -480,10 +486,14 @@ class OnlinePipeline(Serializable):
             chunk = slice(start, stop)
             u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
             u[start] = self.unseen_probability  # 1 before the first class
-            self.holdout_losses[chunk] = self.holdout.loss
+            self.holdout_losses[chunk] = holdout.loss
             parts = labels[chunk], soft[chunk], weights[chunk]
             self._run_chunk(X[chunk], *parts, n_classes=int(n_known[start]), P=P[chunk])
-            self.holdout_losses[stop - 1] = self.holdout.loss
+            if scores is not None and self.n_rounds == holdout.next_round:
+                holdout.add_scores(scores)
+                scores = None
+                self._share_holdout()
+            self.holdout_losses[stop - 1] = holdout.loss
             start = stop
         self._n_classes_ahead = 0
         return P, u
@@ -498,11 +508,9 @@ class OnlinePipeline(Serializable):
 
     def _count_rows_ahead(self) -> int:
         """Return how many rows come before something is due: a stripe, a sum, or terms."""
-        n_rows = min(
-            self.holdout.next_round - self.n_rounds,
-            self.evidence.chunk_rows - self.evidence.rows.n_rows,
-        )
-        return min(n_rows, self._next_opening - self.n_rounds) if self._next_opening else n_rows
+        next_round = min(self.holdout.next_round, self._next_opening or math.inf)
+        n_rows = self.evidence.chunk_rows - self.evidence.rows.n_rows
+        return max(1, min(n_rows, int(next_round - self.n_rounds)))
 
     def _run_chunk(
         self, X: Any, labels: Labels, soft: Array, weights: Array, *, n_classes: int, P: Array
