@@ -75,9 +75,13 @@ class SparseInput:
         return replace(self, numbers=self.numbers[which], cells=self.cells[which], dense=dense)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, and of columns of the data."""
+        return len(self.cells), self.cells.shape[1] // SPACE - 1
+
+    @property
     def n_slots(self) -> int:
-        """The number of columns of the data."""
-        return self.cells.shape[1] // SPACE - 1
+        return self.shape[1]
 
     @classmethod
     def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
@@ -110,7 +114,9 @@ class SparseInput:
         cells = _keep_cells(cells, cells.values, cells.indices < width, width)
         return SparseInput(self.numbers[:, : len(slots)], slots, cells, dense, words)
 
-    def without_dense(self) -> "SparseInput":
+    @property
+    def sparse(self) -> "SparseInput":
+        """All columns, sparse alone."""
         return replace(self, dense=None, words=())
 
     def values_by_place(self, n_places: int) -> Array:

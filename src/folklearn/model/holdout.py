@@ -76,7 +76,7 @@ class HoldoutWeights(Serializable):
         """Begin a stripe if it is time.
 
         If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
-        returned, for `add_scores` once the rows have been learned.
+        returned, for `end` once the rows have been learned.
         """
         self.next_round = self._start
         if n_rounds != self._start:
@@ -94,11 +94,15 @@ class HoldoutWeights(Serializable):
             self.next_round = self._stop
         return scores
 
-    def end(self, n_rounds: int) -> bool:
-        """Score the rows of the open stripe if it is complete; tell whether it was."""
-        if n_rounds == self._stop:
+    def end(self, n_rounds: int, scores: StripeScores | None = None) -> bool:
+        """Score the rows of a stripe if it is complete, unless they were; tell whether it was."""
+        if n_rounds != self._stop:
+            return False
+        if self.is_open:
             self._close(1)
-        return n_rounds == self._stop
+        else:
+            self._add_scores(scores)
+        return True
 
     def release_rows(self) -> None:
         """End the open stripe now: its rows are scored, or dropped if they are few."""
@@ -109,7 +113,7 @@ class HoldoutWeights(Serializable):
         batch, learner, scaler = self.rows.batch(), self._learner, self._scaler
         self._drop_stripe()
         if learner is not None and batch is not None and len(batch.weights) >= least_rows:
-            self.add_scores(self._score(learner, scaler, batch))
+            self._add_scores(self._score(learner, scaler, batch))
 
     def _drop_stripe(self) -> None:
         self._learner: Learner | None = None  # as it was when the stripe began
@@ -134,7 +138,7 @@ class HoldoutWeights(Serializable):
         averages = dict(zip(names, (losses / weight).tolist(), strict=True))
         return averages, np.array([mixture_loss, weight])
 
-    def add_scores(self, scores: StripeScores | None) -> None:
+    def _add_scores(self, scores: StripeScores | None) -> None:
         self.next_round = self._start
         if scores is not None:
             losses, totals = scores

@@ -21,7 +21,7 @@ from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd, StackedSgd
 from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.batch import RawBatch, SparseInput
-from folklearn.model.holdout import HoldoutWeights
+from folklearn.model.holdout import HoldoutWeights, StripeScores
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
 from folklearn.model.terms import TermScaler, has_rare_values, open_terms
@@ -298,7 +298,10 @@ class OnlinePipeline(Serializable):
         self.evidence.rows.add_row(x, y, weight)
         if self.holdout.is_open:
             self.holdout.rows.add_row(x, y, weight)
-        self._end_chunk()
+            if self.holdout.end(self.n_rounds):
+                self._share_holdout()
+        if self.evidence.rows.n_rows == self.evidence.chunk_rows:
+            self.evidence.settle()
         return p, unseen
 
     @property
@@ -463,96 +466,87 @@ class OnlinePipeline(Serializable):
         if len(soft):
             n_needed = soft.shape[1] - np.argmax(soft[:, ::-1] > 0.0, axis=1)
         n_known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
-        n_classes = int(n_known.max(initial=self.n_classes))
+        self._n_classes_ahead = n_classes = int(n_known.max(initial=self.n_classes))
         if n_classes > self.n_classes:
             self._check_growing()
-        self._n_classes_ahead = n_classes
-        self._grow_features(X, **late)
+        if isinstance(self.scaler, MixedScaler) or X.shape[1] > self.scaler.n_features:
+            self._grow_features(X, **late)
         P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        holdout, scores, start = self.holdout, None, 0
+        holdout, evidence, scores, start = self.holdout, self.evidence, None, 0
         while start < T:
             if self.n_rounds == holdout.next_round:
-                rows = slice(start, start + holdout.stripe_rows)
-                ahead = RawBatch.of(X[rows], labels[rows], soft[rows], weights[rows])
-                is_whole = rows.stop <= T
-                scores = holdout.begin(
-                    self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
-                )
-            stop = min(start + self._count_rows_ahead(), T)
+                scores = self._begin_stripe(X, labels, soft, weights, start)
+            stop = start + evidence.chunk_rows - evidence.rows.n_rows
+            for due in filter(None, (holdout.next_round, self._next_opening)):
+                stop = min(stop, start + max(1, due - self.n_rounds))
             is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
-            chunk = slice(start, stop)
-            u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
-            u[start] = self.unseen_probability  # 1 before the first class
+            chunk = slice(start, min(stop, T))
+            start, n_rows, X_chunk = chunk.stop, chunk.stop - start, X[chunk]
+            Z: Any = self.scaler.scale_rows(X_chunk, learn=True)
+            norms = validation.norms(Z)
+            self._predicted, self.batch_fit = (None, None), None
+            u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(n_rows) + 1.0)
+            if is_new[0]:
+                self._admit_class(X_chunk, Z, norms, int(n_known[chunk.start]), P[chunk], u[chunk])
+            self.n_rounds += n_rows
+            of_rows = labels[chunk], soft[chunk], weights[chunk]
+            known = of_rows[0], np.ascontiguousarray(soft[chunk, : self.n_classes]), of_rows[2]
+            if isinstance(self.scaler, MixedScaler):
+                P_dense, _ = self.scaler.dense.run_checked(X_chunk.dense, *known)
+                Z = self.scaler.stack(Z, X_chunk, P_dense)
+            predicted: Any = 1.0
+            if self.learner is not None:
+                predicted = self.learner._run(Rows(Z, norms, *known), None)
+            if not is_new[0]:
+                P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
-            parts = labels[chunk], soft[chunk], weights[chunk]
-            self._run_chunk(X[chunk], *parts, n_classes=int(n_known[start]), P=P[chunk])
-            if scores is not None and self.n_rounds == holdout.next_round:
-                holdout.add_scores(scores)
-                scores = None
+            self._is_wide = self._is_wide and evidence.is_wide
+            batch = RawBatch.of(X_chunk, *of_rows, P[chunk] if self._is_wide else P[:0])
+            evidence.rows.add(batch._replace(X=batch.X.sparse) if self.sparse else batch)
+            if evidence.rows.n_rows == evidence.chunk_rows:
+                evidence.settle()
+            if holdout.is_open:
+                holdout.rows.add(batch)
+            if holdout.end(self.n_rounds, scores):
                 self._share_holdout()
-            self.holdout_losses[stop - 1] = holdout.loss
-            start = stop
+            self.holdout_losses[start - 1] = holdout.loss
+            if self.n_rounds == self._next_opening:
+                self._review_terms()
         self._n_classes_ahead = 0
         return P, u
 
     def _grow_features(self, X: Any, dense: Mapping[str, Any] | None = None, **late: Any) -> None:
         """Make room for all features of rows, `dense` of columns next to words."""
         if isinstance(self.scaler, MixedScaler):
-            self.scaler.dense._grow_features(X.dense, **(dense or {}))
-        n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
-        if n_features > self.n_features:
-            self.grow(n_features=n_features, n_numbers=n_numbers, **late)
+            n_dense = max(X.dense.shape[1], self.scaler.dense.n_features)
+            self.scaler.dense.grow(n_features=n_dense, **(dense or {}))
+        if X.shape[1] > self.n_features:
+            n_numbers = len(X.slots) if self.sparse else 0
+            self.grow(n_features=X.shape[1], n_numbers=n_numbers, **late)
 
-    def _count_rows_ahead(self) -> int:
-        """Return how many rows come before something is due: a stripe, a sum, or terms."""
-        next_round = min(self.holdout.next_round, self._next_opening or math.inf)
-        n_rows = self.evidence.chunk_rows - self.evidence.rows.n_rows
-        return max(1, min(n_rows, int(next_round - self.n_rounds)))
-
-    def _run_chunk(
-        self, X: Any, labels: Labels, soft: Array, weights: Array, *, n_classes: int, P: Array
-    ) -> None:
-        """Learn rows of known classes, or one with which there are `n_classes`; predict into P."""
-        Z: Any = self.scaler.scale_rows(X, learn=True)
-        norms, is_new = validation.norms(Z), n_classes > self.n_classes
-        self._predicted, self.batch_fit = (None, None), None
-        known = P[:, : self.n_classes]
-        known[:] = 1.0  # of one class, or none
-        if is_new:  # predicted without knowing of it
-            if self.learner is not None:
-                seen = Z if self.dense is None else self.scale(X)
-                known[:] = self.learner._predict_rows(seen, norms)
-            self.grow(n_classes=n_classes)
-            self.n_new += 1
-        self.n_rounds += len(X)
-        known_soft = np.ascontiguousarray(soft[:, : self.n_classes])
-        if isinstance(self.scaler, MixedScaler):
-            P_dense, _ = self.scaler.dense.run_checked(X.dense, labels, known_soft, weights)
-            Z = self.scaler.stack(Z, X, P_dense)
-        if self.learner is not None:
-            predicted = self.learner._run(Rows(Z, norms, labels, known_soft, weights), None)
-            if not is_new:
-                known[:] = predicted
-        self._is_wide = self._is_wide and self.evidence.is_wide
-        batch = RawBatch.of(X, labels, soft, weights, P if self._is_wide else P[:0])
-        self.evidence.rows.add(
-            batch._replace(X=batch.X.without_dense()) if self.dense is not None else batch
+    def _begin_stripe(
+        self, X: Any, labels: Labels, soft: Array, weights: Array, start: int
+    ) -> StripeScores | None:
+        stripe = slice(start, start + self.holdout.stripe_rows)
+        ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
+        is_whole = stripe.stop <= len(X)
+        return self.holdout.begin(
+            self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
         )
-        if self.holdout.is_open:
-            self.holdout.rows.add(batch)
-        self._end_chunk()
-        if self.n_rounds == self._next_opening:
-            self._review_terms()
 
-    def _end_chunk(self) -> None:
-        """Let rows that wait enter the sums, and the record of experts, where that is due."""
-        if self.evidence.rows.n_rows == self.evidence.chunk_rows:
-            self.evidence.settle()
-        if self.holdout.is_open and self.holdout.end(self.n_rounds):
-            self._share_holdout()
+    def _admit_class(
+        self, X: Any, Z: Any, norms: Array, n_classes: int, P: Array, u: Array
+    ) -> None:
+        """Predict a row without knowing of its new class, then make room for the class."""
+        P[:, : self.n_classes], u[:] = 1.0, self.unseen_probability
+        if self.learner is not None:
+            seen = Z if self.dense is None else self.scale(X)
+            P[:, : self.n_classes] = self.learner._predict_rows(seen, norms)
+        self.grow(n_classes=n_classes)
+        self.n_new += 1
 
     def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
         if self.sparse:
