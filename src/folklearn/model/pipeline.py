@@ -42,30 +42,26 @@ class OnlinePipeline(Serializable):
 
     .. math:: u = \frac{m + 1/2}{t + 1}
 
-    where m of the t examples so far brought a new class, or several in one soft label (the
-    estimator of Krichevsky and Trofimov for "is it new?"), and 1 while no class is known. The
-    known classes share 1 - u as the learner says: the loss of a stream is always finite.
+    where m of the t examples so far brought a new class (the estimator of Krichevsky and Trofimov
+    for "is it new?"), and 1 while no class is known. The known classes share 1 - u as the learner
+    says: the loss of a stream is always finite. With the second class a learner begins, with every
+    further one it grows.
 
-    With the second class a learner begins, with every further one it grows (`Folklore.grown`).
-    Missing values (NaN) become the mean of their feature. `predict_row`, `predict_next` and `run`
-    weigh the experts as the learner does now, for rows whose labels come soon; `predict` as the
-    hold-out does, for rows that the model will not follow. After `refit` all are that fit.
+    `predict_row`, `predict_next` and `run` weigh the experts as the learner does now, for rows
+    whose labels come soon; `predict` as the hold-out does, for rows that the model will not
+    follow. After `refit` all are that fit.
 
     Parameters
     ----------
-    learner : name of a learner, see `folklearn.learners.catalogue`; one that cannot grow must
-        know all classes, and refuses further ones.
-    settings : its parameters, such as ``{"B": 10.0}``.
+    learner, settings, terms, device : as for `folklearn.Model`; sparse and unscaled rows have no
+        terms, and a learner that cannot grow must know all classes.
     n_features : number of raw features so far, at least 1, or of slots; `grow` adds more.
         `n_numbers` of the slots hold numbers.
     n_classes : number of classes declared in advance, at least 0; these are never "new".
-    scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
+    scale, intercept, windows : as for `OnlineScaler`, or `SparseScaler`; of `StreamEvidence`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        next to them (`SparseInput`, `MixedScaler`); "auto" is a `StackedSgd`.
-    windows : of `StreamEvidence`.
-    terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
-    device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
+        next to them (`MixedScaler`); "auto" is a `StackedSgd`.
 
     Examples
     --------
@@ -108,13 +104,12 @@ class OnlinePipeline(Serializable):
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
         self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
+        sizes = {"n_features": n_features, "n_numbers": n_numbers}
         self.scaler: OnlineScaler | SparseScaler
         if dense is not None:
-            self.scaler = MixedScaler(
-                dense=dense, n_features=n_features, n_numbers=n_numbers, **switches
-            )
+            self.scaler = MixedScaler(dense=dense, **sizes, **switches)
         elif self.sparse:
-            self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
+            self.scaler = SparseScaler(**sizes, **switches)
         else:
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
         # The round after which terms are chosen, or dropped; 0 for never.
@@ -206,13 +201,11 @@ class OnlinePipeline(Serializable):
         if not isinstance(self.scaler, MixedScaler):
             return Z
         dense = self.scaler.dense
-        P = dense.predict(X.dense) if by_holdout else dense._predict_each(X.dense)
-        return self.scaler.stack(Z, X, P)
-
-    def _predict_each(self, X: Array) -> Array:
-        """Return `predict_row` of each raw row (T, d): sums over several round otherwise."""
-        X = self._check_rows(X, self.n_features)
-        return np.array([self.predict_row(x) for x in X]).reshape(len(X), self.n_classes)
+        if by_holdout:
+            return self.scaler.stack(Z, X, dense.predict(X.dense))
+        # One by one: sums over several rows round otherwise.
+        P = [dense.predict_row(x) for x in dense._check_rows(X.dense, dense.n_features)]
+        return self.scaler.stack(Z, X, np.array(P).reshape(len(X), dense.n_classes))
 
     def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
@@ -225,11 +218,8 @@ class OnlinePipeline(Serializable):
         return copied
 
     def without_rows(self) -> "OnlinePipeline":
-        """Return a pipeline that goes on as this one does, and holds no row that it learned.
-
-        It is made of the saved state: no row is left in room for scratch either.
-        """
-        copied = _revive_pipeline(self.to_record(), self.device)
+        """Return a pipeline that goes on as this one does, and holds no row that it learned."""
+        copied = _revive_pipeline(self.to_record(), self.device)  # nor one in room for scratch
         copied._release_rows()
         return copied
 
@@ -259,7 +249,7 @@ class OnlinePipeline(Serializable):
 
         y is a class number, or a soft label: probabilities of the known classes (K,) and of new
         ones behind them. Returns what was predicted, and `unseen_probability` of before. It is
-        `run` of a batch without its arrays; whatever is unusual goes that way.
+        `run` without its arrays; whatever is unusual goes that way.
         """
         scaler, learner, n_classes = self.scaler, self.learner, self.n_classes
         is_hard = type(y) is int and 0 <= y < n_classes
@@ -446,9 +436,8 @@ class OnlinePipeline(Serializable):
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
         features, `late` as for `grow`. y may be soft labels (T, K), with new classes last. Returns
-        P (T, K) and u (T,), each row from before its label was learned: P[t, k] is the probability
-        of class k if it is known by then and the example is of a known class, and u[t] that it is
-        not. Every row is checked before the first round.
+        P (T, K) and u (T,) of before each label was learned: probabilities of the known classes,
+        and that the example is of none of them. Every row is checked before the first round.
         """
         X = self._check_rows(X)
         labels, soft = encode_labels(y, len(X), self.n_classes)
@@ -459,9 +448,8 @@ class OnlinePipeline(Serializable):
         self, X: Any, labels: Labels, soft: Array, weights: Array, **late: Any
     ) -> tuple[Array, Array]:
         """Run checked rows; labels are classes (T,), or all -1 where `soft` (T, K) has rows."""
-        T = len(X)
         if weights.max(initial=0.0) > min(self.max_weight, validation.MAX_WEIGHT):
-            validation.check_max_weight(validation.weights(weights, T), self.max_weight)
+            validation.check_max_weight(validation.weights(weights, len(X)), self.max_weight)
         n_needed = labels + 1  # classes that must be known after each row
         if len(soft):
             n_needed = soft.shape[1] - np.argmax(soft[:, ::-1] > 0.0, axis=1)
@@ -471,6 +459,7 @@ class OnlinePipeline(Serializable):
             self._check_growing()
         if isinstance(self.scaler, MixedScaler) or X.shape[1] > self.scaler.n_features:
             self._grow_features(X, **late)
+        T = len(X)
         P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
         holdout, evidence, scores, start = self.holdout, self.evidence, None, 0
@@ -486,11 +475,12 @@ class OnlinePipeline(Serializable):
             chunk = slice(start, min(stop, T))
             start, n_rows, X_chunk = chunk.stop, chunk.stop - start, X[chunk]
             Z: Any = self.scaler.scale_rows(X_chunk, learn=True)
-            norms = validation.norms(Z)
             self._predicted, self.batch_fit = (None, None), None
             u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(n_rows) + 1.0)
+            if not self.n_classes:
+                u[0] = 1.0
             if is_new[0]:
-                self._admit_class(X_chunk, Z, norms, int(n_known[chunk.start]), P[chunk], u[chunk])
+                self._admit_class(X_chunk, Z, int(n_known[chunk.start]), P[chunk])
             self.n_rounds += n_rows
             of_rows = labels[chunk], soft[chunk], weights[chunk]
             known = of_rows[0], np.ascontiguousarray(soft[chunk, : self.n_classes]), of_rows[2]
@@ -499,7 +489,7 @@ class OnlinePipeline(Serializable):
                 Z = self.scaler.stack(Z, X_chunk, P_dense)
             predicted: Any = 1.0
             if self.learner is not None:
-                predicted = self.learner._run(Rows(Z, norms, *known), None)
+                predicted = self.learner._run(Rows(Z, validation.norms(Z), *known), None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
@@ -537,14 +527,13 @@ class OnlinePipeline(Serializable):
             self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
         )
 
-    def _admit_class(
-        self, X: Any, Z: Any, norms: Array, n_classes: int, P: Array, u: Array
-    ) -> None:
+    def _admit_class(self, X: Any, Z: Any, n_classes: int, P: Array) -> None:
         """Predict a row without knowing of its new class, then make room for the class."""
-        P[:, : self.n_classes], u[:] = 1.0, self.unseen_probability
         if self.learner is not None:
-            seen = Z if self.dense is None else self.scale(X)
-            P[:, : self.n_classes] = self.learner._predict_rows(seen, norms)
+            Z = Z if self.dense is None else self.scale(X)
+            P[:, : self.n_classes] = self.learner._predict_rows(Z, validation.norms(Z))
+        else:
+            P[:, : self.n_classes] = 1.0
         self.grow(n_classes=n_classes)
         self.n_new += 1
 
