@@ -8,16 +8,24 @@ experts are weighted in whatever predicts many rows at once.
 """
 
 import copy
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn import validation
-from folklearn.arrays import TINY, Array, log_losses, softmax
+from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
+from folklearn.batch.sparse_fit import ColumnModel
+from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
-from folklearn.model.batch import BatchBuffer, RawBatch
+from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.scaler import MixedScaler, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable, put_inside
+from folklearn.sparse import SparseRows
+
+if TYPE_CHECKING:
+    from folklearn.model.pipeline import OnlinePipeline
 
 _FIRST_STRIPE_START = 64  # rounds
 _MAX_STRIPE_ROWS = 288
@@ -57,6 +65,9 @@ class HoldoutWeights(Serializable):
 
     PARAMS = ("wide",)
     COUNTERS = ("_start", "_stop")
+
+    _learner: Learner | None  # as it was when the stripe began
+    _scaler: Any
 
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)
@@ -116,8 +127,7 @@ class HoldoutWeights(Serializable):
             self._add_scores(self._score(learner, scaler, batch))
 
     def _drop_stripe(self) -> None:
-        self._learner: Learner | None = None  # as it was when the stripe began
-        self._scaler: Any = None
+        self._learner, self._scaler = None, None
         self.rows, self.is_open, self.next_round = BatchBuffer(), False, self._start
 
     def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
@@ -200,6 +210,146 @@ class HoldoutWeights(Serializable):
             )  # fmt: skip
             if batch is not None:
                 self.rows.add(batch)
+
+
+class ScaledLearner(Serializable):
+    """A scaler, a learner and the weights of its experts: what of a pipeline predicts."""
+
+    sparse: bool
+    n_classes: int
+    scaler: OnlineScaler | SparseScaler
+    learner: Learner | None
+    holdout: HoldoutWeights
+    # What predicts after `refit` until something is learned: weights (K, columns), or of some.
+    batch_fit: Array | ColumnModel | None = None
+    _predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
+
+    @property
+    def dense(self) -> "OnlinePipeline | None":
+        """What learns the columns other than words, None where there are none."""
+        return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
+
+    @property
+    def n_features(self) -> int:
+        """The number of raw features so far, or of slots."""
+        return self.scaler.n_features
+
+    def predict(self, X: Any) -> Array:
+        """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
+        return self._predict_scaled(self.scale(X, by_holdout=True), by_holdout=True)
+
+    def predict_next(self, X: Any) -> Array:
+        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
+        return self._predict_scaled(self.scale(X))
+
+    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
+        if self.learner is None:  # there is one class at most
+            return np.ones((len(Z), self.n_classes))
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.predict(Z)
+        if self.batch_fit is not None:
+            return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
+        norms = validation.norms(Z)
+        weights = self.holdout.weights(self.learner) if by_holdout else None
+        if weights is None:
+            return self.learner._predict_rows(Z, norms)
+        P = self.learner._expert_predictions(Z, norms)
+        np.maximum(P, TINY, out=P)
+        return np.tensordot(weights, P, 1)
+
+    def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
+        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
+        X = self._check_rows(X, self.n_features)
+        Z: Any = self.scaler.scale_rows(X, learn=False)
+        if not isinstance(self.scaler, MixedScaler):
+            return Z
+        dense = self.scaler.dense
+        if by_holdout:
+            return self.scaler.stack(Z, X, dense.predict(X.dense))
+        # One by one: sums over several rows round otherwise.
+        P = [dense.predict_row(x) for x in dense._check_rows(X.dense, dense.n_features)]
+        return self.scaler.stack(Z, X, np.array(P).reshape(len(X), dense.n_classes))
+
+    def predict_row(self, x: Array) -> Array:
+        """Return `predict_next` of one raw row of floats, not checked but for its norm."""
+        scaler, learner = self.scaler, self.learner
+        assert isinstance(scaler, OnlineScaler)
+        z = scaler.scale_row(x, False)
+        if learner is None or self.batch_fit is not None:
+            return self._predict_scaled(z[None])[0]
+        p = learner._predict(z)
+        self._predicted = x, p
+        return p
+
+    @property
+    def feature_columns(self) -> Labels:
+        """The columns (d,) of raw features of dense rows, see `OnlineScaler`."""
+        assert isinstance(self.scaler, OnlineScaler)
+        return self.scaler.feature_columns
+
+    def coef(self) -> Array:
+        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
+        if isinstance(self.batch_fit, np.ndarray):
+            return self.batch_fit[:, -self.scaler.n_columns :]
+        if isinstance(self.batch_fit, ColumnModel):
+            W = np.zeros((self.n_classes, self.scaler.n_columns))
+            W[:, self.batch_fit.columns] = self.batch_fit.weights.T
+            return W
+        if self.learner is None:
+            raise InvalidInputError("there are no weights before the second class")
+        return self.learner.coef()
+
+    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
+        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
+
+        Weights are (K, d), constants (K,).
+        """
+        scaler = self.scaler
+        assert isinstance(scaler, OnlineScaler)
+        W = self.coef() if W is None else W
+        a, b = scaler.line()
+        of_features = W[:, self.feature_columns]
+        constants = of_features @ b
+        if scaler.intercept:
+            constants = constants + W[:, scaler.place] * scaler.unit
+        return of_features * a, constants
+
+    def n_places(self, X: SparseInput | None = None) -> int:
+        """Count the columns that occurred in a wide model, or will have with X."""
+        if not isinstance(self.learner, SparseSgd):
+            return 0 if X is None else X.count_columns()
+        if X is None:
+            return self.learner.n_columns
+        return self.learner.n_columns_with(X.cells.compact().indices)
+
+    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell of columns (n,) of a wide model whether rows had them."""
+        if isinstance(self.batch_fit, ColumnModel):
+            return np.isin(columns, self.batch_fit.columns)
+        if isinstance(self.learner, SparseSgd):
+            return self.learner.has_occurred(columns)
+        return np.ones(len(columns), bool)  # of one class
+
+    def column_weights(self) -> tuple[Any, Array]:
+        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.columns, self.batch_fit.weights
+        assert isinstance(self.learner, SparseSgd)
+        return self.learner.column_weights()
+
+    def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
+        if self.sparse:
+            if not isinstance(X, SparseInput):
+                X = SparseInput.of_rows(SparseRows.checked(X))
+            validation.contexts(X.numbers, len(X.slots), gaps=True)
+            return X
+        X = validation.numbers("X", X)
+        width = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
+        return validation.contexts(X, n_features or width, gaps=True)[0]
+
+    @property
+    def intercept_column(self) -> int | None:
+        return self.scaler.place if self.scaler.intercept else None
 
 
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:

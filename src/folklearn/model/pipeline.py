@@ -6,35 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import TINY, Array, Labels, softmax
+from folklearn.arrays import Array, Labels
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
-from folklearn.learners.base import Learner, rows_to_review
+from folklearn.learners.base import Learner
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
-from folklearn.learners.sparse_sgd import SparseSgd, StackedSgd
-from folklearn.learners.term_mixture import TermMixture
-from folklearn.model.batch import RawBatch, SparseInput
-from folklearn.model.holdout import HoldoutWeights, StripeScores
+from folklearn.learners.sparse_sgd import StackedSgd
+from folklearn.model.batch import RawBatch
+from folklearn.model.holdout import HoldoutWeights, ScaledLearner, StripeScores
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import TermScaler, has_rare_values, open_terms
+from folklearn.model.terms import FIRST_OPENING, review_terms
 from folklearn.scaler import SPACE, MixedScaler, OnlineScaler, SparseScaler
-from folklearn.serialization import Record, Serializable, revive
-from folklearn.sparse import SparseRows, check_columns
+from folklearn.serialization import Record, revive
+from folklearn.sparse import check_columns
 from folklearn.validation import Rows
 
 TERMS = ("auto", "none", "all")
-_OPENING_ROUNDS = 64, 256, 1024  # after which terms are chosen, and chosen again
 
 
-class OnlinePipeline(Serializable):
+class OnlinePipeline(ScaledLearner):
     r"""A scaler and a learner that grow with what the stream brings, and the hold-out record.
 
     The part of `folklearn.Model` that knows no names. Class numbers are in order of appearance.
@@ -100,11 +98,10 @@ class OnlinePipeline(Serializable):
         self.n_rounds, self.n_new = 0, 0
         # Of every row of the last `run`: the hold-out loss after it, the classes known before it.
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
-        self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
         self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
-        sizes = {"n_features": n_features, "n_numbers": n_numbers}
+        sizes: dict[str, Any] = {"n_features": n_features, "n_numbers": n_numbers}
         self.scaler: OnlineScaler | SparseScaler
         if dense is not None:
             self.scaler = MixedScaler(dense=dense, **sizes, **switches)
@@ -114,12 +111,10 @@ class OnlinePipeline(Serializable):
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
         # The round after which terms are chosen, or dropped; 0 for never.
         has_terms = self.terms != "none" and scale and not self.sparse
-        self._next_opening = _OPENING_ROUNDS[0] * has_terms
+        self._next_opening = FIRST_OPENING * has_terms
         self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
-        # What predicts after `refit` until something is learned: weights (K, columns), or of some.
-        self.batch_fit: Array | ColumnModel | None = None
         first = self._make(self.scaler.n_columns, max(2, self.n_classes))  # checks the settings
         self.max_weight = first.max_weight
         self.learner: Learner | None = first if self.n_classes >= 2 else None
@@ -157,55 +152,9 @@ class OnlinePipeline(Serializable):
         return self
 
     @property
-    def dense(self) -> "OnlinePipeline | None":
-        """What learns the columns other than words, None where there are none."""
-        return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
-
-    @property
-    def n_features(self) -> int:
-        """The number of raw features so far, or of slots."""
-        return self.scaler.n_features
-
-    @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen."""
         return (self.n_new + 0.5) / (self.n_rounds + 1.0) if self.n_classes else 1.0
-
-    def predict(self, X: Any) -> Array:
-        """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
-        return self._predict_scaled(self.scale(X, by_holdout=True), by_holdout=True)
-
-    def predict_next(self, X: Any) -> Array:
-        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
-        return self._predict_scaled(self.scale(X))
-
-    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
-        if self.learner is None:  # there is one class at most
-            return np.ones((len(Z), self.n_classes))
-        if isinstance(self.batch_fit, ColumnModel):
-            return self.batch_fit.predict(Z)
-        if self.batch_fit is not None:
-            return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
-        norms = validation.norms(Z)
-        weights = self.holdout.weights(self.learner) if by_holdout else None
-        if weights is None:
-            return self.learner._predict_rows(Z, norms)
-        P = self.learner._expert_predictions(Z, norms)
-        np.maximum(P, TINY, out=P)
-        return np.tensordot(weights, P, 1)
-
-    def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
-        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
-        X = self._check_rows(X, self.n_features)
-        Z: Any = self.scaler.scale_rows(X, learn=False)
-        if not isinstance(self.scaler, MixedScaler):
-            return Z
-        dense = self.scaler.dense
-        if by_holdout:
-            return self.scaler.stack(Z, X, dense.predict(X.dense))
-        # One by one: sums over several rows round otherwise.
-        P = [dense.predict_row(x) for x in dense._check_rows(X.dense, dense.n_features)]
-        return self.scaler.stack(Z, X, np.array(P).reshape(len(X), dense.n_classes))
 
     def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
@@ -232,17 +181,6 @@ class OnlinePipeline(Serializable):
         if self.learner is not None:
             self.learner._release_rows()
         self._share_holdout()
-
-    def predict_row(self, x: Array) -> Array:
-        """Return `predict_next` of one raw row of floats, not checked but for its norm."""
-        scaler, learner = self.scaler, self.learner
-        assert isinstance(scaler, OnlineScaler)
-        z = scaler.scale_row(x, False)
-        if learner is None or self.batch_fit is not None:
-            return self._predict_scaled(z[None])[0]
-        p = learner._predict(z)
-        self._predicted = x, p
-        return p
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> tuple[Array, float]:
         """Learn one raw row of floats, not checked but for its norm, which must not change then.
@@ -294,93 +232,18 @@ class OnlinePipeline(Serializable):
             self.evidence.settle()
         return p, unseen
 
-    @property
-    def feature_columns(self) -> Labels:
-        """The columns (d,) of raw features of dense rows, see `OnlineScaler`."""
-        assert isinstance(self.scaler, OnlineScaler)
-        return self.scaler.feature_columns
-
-    def coef(self) -> Array:
-        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
-        if isinstance(self.batch_fit, np.ndarray):
-            return self.batch_fit[:, -self.scaler.n_columns :]
-        if isinstance(self.batch_fit, ColumnModel):
-            W = np.zeros((self.n_classes, self.scaler.n_columns))
-            W[:, self.batch_fit.columns] = self.batch_fit.weights.T
-            return W
-        if self.learner is None:
-            raise InvalidInputError("there are no weights before the second class")
-        return self.learner.coef()
-
-    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
-
-        Weights are (K, d), constants (K,).
-        """
-        scaler = self.scaler
-        assert isinstance(scaler, OnlineScaler)
-        W = self.coef() if W is None else W
-        a, b = scaler.line()
-        of_features = W[:, self.feature_columns]
-        constants = of_features @ b
-        if scaler.intercept:
-            constants = constants + W[:, scaler.place] * scaler.unit
-        return of_features * a, constants
-
-    def n_places(self, X: SparseInput | None = None) -> int:
-        """Count the columns that occurred in a wide model, or will have with X."""
-        if not isinstance(self.learner, SparseSgd):
-            return 0 if X is None else X.count_columns()
-        if X is None:
-            return self.learner.n_columns
-        return self.learner.n_columns_with(X.cells.compact().indices)
-
-    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of columns (n,) of a wide model whether rows had them."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return np.isin(columns, self.batch_fit.columns)
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.has_occurred(columns)
-        return np.ones(len(columns), bool)  # of one class
-
-    def column_weights(self) -> tuple[Any, Array]:
-        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return self.batch_fit.columns, self.batch_fit.weights
-        assert isinstance(self.learner, SparseSgd)
-        return self.learner.column_weights()
-
     def _share_holdout(self) -> None:
         if self.learner is not None:
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if nothing learns them.
-
-        If rows do not do for a choice there is another one later.
-        """
-        first, second, last = _OPENING_ROUNDS
-        n, numeric = self.n_rounds, self.evidence.numeric
-        learner, scaler = self.learner, self.scaler
-        assert isinstance(scaler, OnlineScaler)
+        numeric = self.evidence.numeric
         rows = self.evidence.rows.batch(numeric)
-        is_rare = n == last and rows is not None and has_rare_values(rows.X)
-        self._next_opening = second if n == first else n + second
-        if learner is not None and learner.lines is None:
-            self._next_opening = 0  # terms go on without them, as they are
-        elif isinstance(learner, TermMixture) and n > second and not is_rare:
-            self._next_opening = n + rows_to_review(n, last)
-            if not learner.gaussians:
-                assert isinstance(scaler, TermScaler)
-                self.scaler, self.learner = scaler.without_terms(), learner.lines
-                self._next_opening = 0
-        elif learner is not None and rows is not None:
-            rows = rows.resize(len(numeric), self.n_classes, numeric)
-            opened = open_terms(scaler, learner, rows, every=self.terms == "all")
-            if opened is not None:
-                self.scaler, self.learner = opened
-                if n >= second:
-                    self._next_opening = n + rows_to_review(n, last)
+        rows = None if rows is None else rows.resize(len(numeric), self.n_classes, numeric)
+        assert isinstance(self.scaler, OnlineScaler)
+        self.scaler, self.learner, self._next_opening = review_terms(
+            self.scaler, self.learner, rows, self.n_rounds, every=self.terms == "all"
+        )
         self._predicted = None, None
         self._share_holdout()
 
@@ -536,20 +399,6 @@ class OnlinePipeline(Serializable):
             P[:, : self.n_classes] = 1.0
         self.grow(n_classes=n_classes)
         self.n_new += 1
-
-    def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
-        if self.sparse:
-            if not isinstance(X, SparseInput):
-                X = SparseInput.of_rows(SparseRows.checked(X))
-            validation.contexts(X.numbers, len(X.slots), gaps=True)
-            return X
-        X = validation.numbers("X", X)
-        width = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
-        return validation.contexts(X, n_features or width, gaps=True)[0]
-
-    @property
-    def intercept_column(self) -> int | None:
-        return self.scaler.place if self.scaler.intercept else None
 
     @property
     def n_bytes(self) -> int:
