@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
+    from folklearn.model.table_classifier import TableClassifier
 
 _CHUNK_ROWS, _CHUNK_ROWS_WITH_BOUNDS = 8192, 512
 _MAX_VALUES_SHOWN = 3
@@ -99,7 +100,7 @@ class ModelDataset:
 
     def __init__(
         self,
-        model: "Model",
+        model: "TableClassifier",
         source: Any,
         target: str | None = None,
         *,
@@ -118,7 +119,8 @@ class ModelDataset:
                 "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
                 "y) and FolkloreClassifier take labels apart"
             )
-        self.model, self.dense, self.on_bad = model, dense, on_bad
+        self.model = cast("Model", model)  # what only predicts is asked for no more
+        self.dense, self.on_bad = dense, on_bad
         self.shuffle, self.known_only, self.max_weight = shuffle, known_only, model.max_weight
         chunk_rows = _CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS
         self._max_rows = max_rows or chunk_rows
@@ -414,17 +416,20 @@ class ModelDataset:
 
 
 def make_encoder(
-    model: "Model", roles: Mapping[str, str], features: Any, n_classes: int
+    model: "TableClassifier", table: Table, n_new: int, *, is_row: bool = False
 ) -> TableEncoder:
-    """Return an encoder for rows that came as a table, `features` with a matrix.
+    """Return an encoder for rows that came as a table, or one as a mapping, with new classes.
 
     A sparse matrix stays sparse if it is too large for sums over all pairs of the classes.
     """
-    roles, n_columns = {**roles, **model.asked_roles}, 0
+    table, features = MissingValues(model.missing).mask(table), table.features
+    asked, n_columns = model.asked_roles, 0
+    roles = known_roles.of_first_values(table) if is_row else known_roles.of_rows(table, asked)
+    roles |= asked
     sparse = WORDS in roles.values()
     if features is not None and not sparse:
         n_columns = features.shape[1]
-        size = n_columns + model.intercept, max(2, n_classes, len(model.label_encoder))
+        size = n_columns + model.intercept, max(2, n_new + len(model.label_encoder))
         may_be_wide = isinstance(features, SparseRows) and model.learner_name == "auto"
         sparse = may_be_wide and select_backend(*size, device_named(model.device)) != PAIRS
         if not sparse:
@@ -439,10 +444,10 @@ def make_encoder(
 
 def declare_table(model: "Model", table: Table, n_classes: int) -> None:
     """Let a table of rows like those to come decide roles, and give its categories places."""
-    table = MissingValues(model.missing).mask(table)
-    roles, features = known_roles.of_rows(table, model.asked_roles), table.features
-    model.encoder = encoder = make_encoder(model, roles, features, n_classes)
-    if not encoder.sparse and features is None:
+    n_new = max(0, n_classes - len(model.label_encoder))
+    model.encoder = encoder = make_encoder(model, table, n_new)
+    if not encoder.sparse and table.features is None:
+        table = MissingValues(model.missing).mask(table)
         for rows in slice_rows(table):
             batch = encoder.encode(table.take(rows))
             encoder.admit(batch.keys, batch.roles)
@@ -455,7 +460,7 @@ class UnlearnedValues:
     categories those that share places are not distinguished, and are not counted.
     """
 
-    def __init__(self, model: "Model") -> None:
+    def __init__(self, model: "TableClassifier") -> None:
         self._model = model
         self._n_rows = Counter[str]()
         self._values: dict[str, dict[str, None]] = {}  # the first ones

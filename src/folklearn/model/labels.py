@@ -148,6 +148,8 @@ class LabelEncoder:
 
     def undo_class_weight(self, numbers: Any, weights: Array) -> Array:
         """Return the weights (T,) of encoded rows as they were before those of their classes."""
+        if self.class_weight is None:
+            return weights
         inverse = self._inverse_class_weight
         return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
 
