@@ -24,11 +24,11 @@ from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
 from folklearn.learners.term_mixture import TermMixture
 from folklearn.model.dataset import declare_table
-from folklearn.model.encoder import FEATURES, slice_rows
+from folklearn.model.encoder import FEATURES
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
 from folklearn.progress import report_progress
-from folklearn.readers.table import Table
+from folklearn.readers.table import Table, slice_rows
 from folklearn.scaler import SPACE
 from folklearn.serialization import Record
 

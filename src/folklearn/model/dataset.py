@@ -16,14 +16,32 @@ from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, check_size, select_backend
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model import roles as known_roles
-from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.labels import Costs
-from folklearn.model.roles import CATEGORY, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS, kind_of
+from folklearn.model.roles import (
+    CATEGORY,
+    ID,
+    IGNORED,
+    LEARNED,
+    TARGET,
+    WEIGHT,
+    WORDS,
+    kind_of,
+    place_of,
+)
 from folklearn.progress import report_progress
 from folklearn.readers.convert import Kind, format_missing, format_role, is_gap, parse_number
 from folklearn.readers.open import open_reader, warn_of_unreadable
 from folklearn.readers.reader import BadRow, OnBad, Scan, scan
-from folklearn.readers.table import MissingValues, Table, TextColumn, as_text_column, is_missing
+from folklearn.readers.table import (
+    MissingValues,
+    Table,
+    TextColumn,
+    as_text_column,
+    is_missing,
+    slice_rows,
+)
+from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of, join_names
 
@@ -488,7 +506,9 @@ class UnlearnedValues:
         if dense is not None:
             return dense.has_places(name, categories)
         assert pipeline is not None
-        return pipeline.has_occurred(encoder.wide_places(name, categories))
+        slot = 1 + encoder.places.get((name, ""), len(encoder.keys))
+        places = slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
+        return pipeline.has_occurred(places)
 
     def warn(self) -> None:
         sentences = [

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
@@ -18,7 +18,6 @@ from folklearn.model.batch import SparseInput
 from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
-from folklearn.scaler import SPACE
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
@@ -29,7 +28,6 @@ FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by
 MOST_OWN = 100  # categories of a column that have a place of their own,
 SHARED = 28  # and places that all further ones share
 _FORGOTTEN = " forgotten "  # and its place, in place of a name: no value begins with a space
-_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 
 
 def as_pairs(crosses: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
@@ -47,9 +45,9 @@ class EncodedBatch:
     """Rows as a matrix, and what they bring that was not there: encoding changes nothing.
 
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
-    keys : the new ones, those that the first row needs before those of the second, and so on.
+    keys : the new ones, in the order in which rows need them.
     n_first : how many places there are with the first row.
-    dense : what the columns without words are, and bring, if it has a dense view.
+    dense : the dense view of X, if it has one, and what that brings.
     """
 
     X: Any
@@ -64,10 +62,9 @@ class TableEncoder(Serializable):
 
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
-    Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`); columns next to words come both ways, dense by
-    the encoder `dense`, which is None where there are none. Ids, weights and targets have no
-    place.
+    Words, and everything in a model that has words, are hashed into a space too wide to be dense
+    (`SparseInput`); columns next to words come both ways, dense by the encoder `dense`. Ids,
+    weights and targets have no place.
 
     Parameters
     ----------
@@ -98,7 +95,7 @@ class TableEncoder(Serializable):
         self.feature_names: dict[str, str] = {}  # of features that have a number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
-        self.n_letters = 0  # of all names and categories, which are kept as they came
+        self.n_letters = 0  # of all names and categories
         self._placed: set[str] = set()  # columns that have a place
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
         self._numeric: list[Key] = []  # keys of numbers, in order
@@ -114,12 +111,12 @@ class TableEncoder(Serializable):
         cls, context: Mapping[str, str | Sequence[str]], crosses: Iterable[Sequence[str]] = ()
     ) -> "TableEncoder":
         """Return an encoder with the places of columns, "number" or a list of all their values."""
-        for name, kind in context.items():
-            if isinstance(kind, str) and kind != NUMBER:
+        values = {name: kind for name, kind in context.items() if kind != NUMBER}
+        for name, kind in values.items():
+            if isinstance(kind, str):
                 raise InvalidInputError(
                     f'the context {name!r} is "number", or the list of its values; got {kind!r}'
                 )
-        values = {name: kind for name, kind in context.items() if kind != NUMBER}
         encoder = cls({name: CATEGORY if name in values else NUMBER for name in context}, crosses)
         encoder.declare(values)
         return encoder
@@ -133,7 +130,7 @@ class TableEncoder(Serializable):
 
     @property
     def n_unplaced(self) -> int:
-        """The number of columns that have no place: of ids, or without a value so far."""
+        """The number of columns without a place: of ids, or without a value so far."""
         return len(self.roles.keys() - self._placed)
 
     @property
@@ -167,20 +164,15 @@ class TableEncoder(Serializable):
     def admit_batch(self, batch: EncodedBatch) -> list[str]:
         """Open the places that rows needed.
 
-        Returns columns of categories that turn out to hold sentences, which came one by one: those
-        that have just got all places of their own.
+        Returns columns of categories that hold sentences, once they have all places of their own.
         """
         n_own = dict(self._n_own)
-        if batch.keys or batch.roles:
-            self.admit(batch.keys, batch.roles)
+        self.admit(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:
             return self.dense.admit_batch(batch.dense)
-        full = [name for name, n in self._n_own.items() if n_own.get(name, 0) < MOST_OWN <= n]
-        return [
-            name
-            for name in full
-            if known_roles.are_sentences([part for source, part in self.keys if source == name])
-        ]
+        full = (name for name, n in self._n_own.items() if n_own.get(name, 0) < MOST_OWN <= n)
+        parts = {name: [part for source, part in self.keys if source == name] for name in full}
+        return [name for name in parts if known_roles.are_sentences(parts[name])]
 
     def declare(
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
@@ -202,11 +194,8 @@ class TableEncoder(Serializable):
         self.admit(places.order_keys()[0])
 
     def find_category(self, column: str, value: Any) -> int | None:
-        """Return the place of a category that is known by name, or of a cross with it; else None.
-
-        In a model with words it is that of the other columns (`dense`): words have no names.
-        """
-        if self.dense is not None:
+        """Return the place of a category that is known by name, or of a cross with it, if any."""
+        if self.dense is not None:  # words have no names
             return self.dense.find_category(column, value)
         part = format_cell(value)
         if part is None or self.roles.get(column) != CATEGORY:
@@ -232,15 +221,13 @@ class TableEncoder(Serializable):
 
     def _find_keys(self, column: str, part: str) -> list[Key]:
         """Return the keys that name a category of a column: its own, then those of crosses."""
-        mark = known_roles.PAIR_MARK
-        begins, ends = f"{part}{mark}", f"{mark}{part}"
+        mark, names = known_roles.PAIR_MARK, [key for key in self.keys if key[1][:1] != "#"]
         keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
         for a, b in self.crosses:
-            for source, name in self.keys:
-                is_named = (column == a and f"{name}{mark}".startswith(begins)) or (
-                    column == b and f"{mark}{name}".endswith(ends)
-                )
-                if source == f"{a}:{b}" and name[:1] != "#" and is_named:
+            for source, name in names:
+                begins = column == a and f"{name}{mark}".startswith(f"{part}{mark}")
+                ends = column == b and f"{mark}{name}".endswith(f"{mark}{part}")
+                if source == f"{a}:{b}" and (begins or ends):
                     keys.append((source, name))
         return keys
 
@@ -258,27 +245,26 @@ class TableEncoder(Serializable):
     def describe_late(self, batch: EncodedBatch) -> dict[str, Any]:
         """Tell of the new keys whether they are numbers: missing before, and standardised."""
         roles = self.roles | batch.roles
-        late = {}
-        if self.dense is not None and batch.dense is not None:
-            late["dense"] = self.dense.describe_late(batch.dense)
-        return late | {
+        late: dict[str, Any] = {
             "late_missing": [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys],
             "late_numeric": self.are_numbers(batch.keys, batch.roles),
         }
+        if self.dense is not None and batch.dense is not None:
+            late["dense"] = self.dense.describe_late(batch.dense)
+        return late
 
     @property
     def in_words(self) -> str:
         """What linear models of these columns are linear in; `by` is what standardises numbers."""
-        parts = []
-        roles = set(self.roles.values())
+        parts, roles = [], set(self.roles.values())
         if self._numeric or (not self.sparse and FEATURES in self._placed):
             parts.append("numbers standardised by {by}")
         if CATEGORY in roles and self.sparse:
             parts.append("each category hashed to a place of its own")
         elif CATEGORY in roles:
+            rest = f", those beyond {MOST_OWN} of a column in {SHARED} shared places"
             shares = any(part.startswith("#") for _, part in self.keys)
-            rest = f", those beyond {MOST_OWN} of a column in {SHARED} shared places" * shares
-            parts.append(f"categories as 0 or 1{rest}")
+            parts.append(f"categories as 0 or 1{rest * shares}")
         if WORDS in roles:
             parts.append("texts as counts of hashed words, of length 1 in each row")
         elif self.sparse and FEATURES in self._placed:
@@ -309,23 +295,20 @@ class TableEncoder(Serializable):
         if self.missing and isinstance(x, Mapping):
             x = {name: self.gaps.mask_value(value) for name, value in x.items()}
         if type(x) is dict and len(x) == self._row_size:
+            row: Any = np.empty(self._row_size)
             try:  # the way of nearly all rows of numbers
-                row: Any = np.empty(self._row_size)
                 self._row_struct.pack_into(row, 0, *self._row_values(x))
+                return row
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
-            else:
-                return row
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
         if self.sparse or self.crosses:
             return None
         values: Array = self.absent.copy()
         for name, value in x.items():
+            name = name if type(name) is str else str(name)  # as a table of the row would have it
             role = self.roles.get(name)
-            if role is None and type(name) is not str:
-                name = str(name)  # as a table of the row would have it
-                role = self.roles.get(name)
             if role == NUMBER:
                 if value is None:
                     continue
@@ -362,13 +345,14 @@ class TableEncoder(Serializable):
             if not self.sparse:  # a text that comes late is a category where rows are dense
                 texts = {name: CATEGORY for name, role in new_roles.items() if role == WORDS}
                 new_roles |= texts
+        roles = self.roles | new_roles
         columns = {
             name: known_roles.encode_column(name, role, table.columns[name])
-            for name, role in (self.roles | new_roles).items()
+            for name, role in roles.items()
             if role in LEARNED and name in table.columns
         }
         if self.crosses:
-            self._add_crosses(columns, self.roles | new_roles)
+            self._add_crosses(columns, roles)
         is_whole = features is not None and features.shape[1] == len(self.keys)
         if self.is_matrix and not columns and is_whole:  # the rows as they are
             matrix: Any = features.dense() if isinstance(features, SparseRows) else features
@@ -382,8 +366,8 @@ class TableEncoder(Serializable):
             others = {name: column for name, column in columns.items() if column.words is None}
             late_roles = {name: role for name, role in new_roles.items() if role != WORDS}
             dense = self.dense._encode_dense(others, None, len(table), late_roles)
-            keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
-            words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
+            slots, roles = enumerate([*self.keys, *finder.new], 1), {FEATURES: WORDS} | roles
+            words = [slot for slot, (name, _) in slots if roles.get(name) == WORDS]
             X = replace(X, dense=dense.X, words=tuple(words))
         n_first = len(self.keys) + len(finder.new)
         return EncodedBatch(X, [*finder.new], new_roles, n_first, dense)
@@ -470,15 +454,14 @@ class TableEncoder(Serializable):
         if table.features is not None:
             features = SparseRows.of(table.features)
             if np.isnan(features.values).any():
-                filled = np.nan_to_num(features.values, posinf=np.inf, neginf=-np.inf)
-                features = SparseRows(features.indptr, features.indices, filled, features.shape[1])
-                features = SparseRows.of(features.array())  # without zeros
+                array = features.array().copy()
+                array.data[np.isnan(array.data)] = 0.0
+                features = SparseRows.of(array)  # without zeros
             parts[1 + finder.find((FEATURES, ""))] = features
         numeric = [*self._numeric, *(key for key in finder.new if key in numbers)]
-        values = np.full((len(table), len(numeric)), math.nan)
+        values = np.empty((len(table), len(numeric)))
         for j, key in enumerate(numeric):
-            if key in numbers:
-                values[:, j] = numbers[key]
+            values[:, j] = numbers.get(key, math.nan)
         return SparseInput.of_parts(values, [1 + finder.find(key) for key in numeric], parts)
 
     def name_of(self, source: str, part: str) -> str:
@@ -488,22 +471,18 @@ class TableEncoder(Serializable):
         if not part:
             return source
         if part.startswith("#"):
-            return f"{source} = (further ones, {part})"
-        if part.startswith(_FORGOTTEN):
-            return f"{source} = ({part.strip()})"
-        is_category = self.roles.get(source, CATEGORY) == CATEGORY
-        return f"{source} = {part}" if is_category else f"{source}: {part}"
+            part = f"(further ones, {part})"
+        elif part.startswith(_FORGOTTEN):
+            part = f"({part.strip()})"
+        elif self.roles.get(source, CATEGORY) != CATEGORY:
+            return f"{source}: {part}"
+        return f"{source} = {part}"
 
     def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell of categories of a column of dense rows whether they have a place."""
         share = self._n_own.get(name, 0) >= MOST_OWN
         parts = ((part, shared_part(part) if share else part) for part in categories)
         return np.array([any((name, p) in self.places for p in pair) for pair in parts], bool)
-
-    def wide_places(self, name: str, categories: Sequence[str]) -> NDArray[np.int64]:
-        """Return the columns (n,) of wide rows that categories of a column of the data have."""
-        slot = 1 + self.places.get((name, ""), len(self.keys))
-        return slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
 
     def column_places(self, n_places: int) -> list[ColumnPlaces]:
         """Return the columns that have some of the first places of a row, in their order."""
@@ -516,7 +495,7 @@ class TableEncoder(Serializable):
             role = self.roles.get(source, NUMBER)
             places = [self.places[source, part] for part in parts]
             if source == FEATURES:
-                names = [self.feature_names.get(part, part) for part in parts]
+                names = (self.feature_names.get(part, part) for part in parts)
                 features = zip(names, places, strict=True)
                 layout += [ColumnPlaces(name, role, [at], None, True) for name, at in features]
             elif parts:
@@ -530,10 +509,8 @@ class TableEncoder(Serializable):
 
     def to_record(self) -> Record:
         record = super().to_record()
-        record.config.update(
-            roles=list(self.roles.items()), crosses=self.crosses, keys=list(self.keys)
-        )
-        record.config["feature_names"] = dict(self.feature_names)
+        record.config.update(roles=list(self.roles.items()), crosses=self.crosses)
+        record.config.update(keys=list(self.keys), feature_names=dict(self.feature_names))
         if self.dense is not None:
             put_inside(record, "dense", self.dense)
         return record
@@ -552,7 +529,7 @@ class TableEncoder(Serializable):
 
 
 class _PlaceFinder:
-    """The places of keys while rows are encoded: those there, and new ones behind them."""
+    """The places of keys while rows are encoded: known ones, and new ones behind them."""
 
     def __init__(self, encoder: TableEncoder) -> None:
         self._known, self._n_own = encoder.places, dict(encoder._n_own)
@@ -589,14 +566,3 @@ class _PlaceFinder:
 
 def shared_part(category: str) -> str:
     return f"#{place_of(category) % SHARED}"
-
-
-def slice_rows(table: Table) -> Iterator[slice]:
-    """Yield slices of rows that are small enough to be dense."""
-    features = table.features
-    width = len(table.columns) if features is None else features.shape[1]
-    if isinstance(features, SparseRows):
-        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
-    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
-    for start in range(0, len(table), size):
-        yield slice(start, min(start + size, len(table)))

@@ -112,7 +112,7 @@ class Model(TableClassifier):
     ) -> None:
         """Learn one row, a mapping of column names to values, and its label.
 
-        The loss that counts is that of `asked`, if it was predicted before (see `tell`). What is not
+        The loss that counts is that of `asked`, if it was predicted before (`tell`). What is not
         a row of known columns with a known label is a table of one, which names what is wrong.
         """
         pipeline, encoder, labels = self.pipeline, self.encoder, self.label_encoder

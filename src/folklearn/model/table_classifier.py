@@ -17,12 +17,12 @@ from folklearn.learners import catalogue
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model import roles as known_roles
 from folklearn.model.dataset import ModelDataset, UnlearnedValues
-from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs, slice_rows
+from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.labels import Costs, LabelEncoder, plain, unplain
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.model.run import Score
 from folklearn.readers.open import as_table
-from folklearn.readers.table import MissingValues, Table, table_from_records
+from folklearn.readers.table import MissingValues, Table, slice_rows, table_from_records
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import is_sparse
 
