@@ -20,8 +20,9 @@ from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
+from folklearn.model.batch import MOST_OWN
 from folklearn.model.dataset import ModelDataset
-from folklearn.model.encoder import MOST_OWN, TableEncoder
+from folklearn.model.encoder import TableEncoder
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, LEARNED, WORDS

@@ -1,6 +1,5 @@
-"""Rows that are kept: batches before scaling, the last rows as they came, rows that wait."""
+"""Rows that are kept: batches before scaling, the last rows as they came; places of columns."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import getsizeof
@@ -12,12 +11,17 @@ from numpy.typing import NDArray
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import StateFileError
+from folklearn.model.roles import place_of
 from folklearn.readers.convert import format_cell
 from folklearn.readers.table import Column, Table, TextColumn, is_missing, table_from_records
 from folklearn.scaler import SPACE, SPACE_BITS
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, concatenate
 
+Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
+
+MOST_OWN = 100  # categories of a column that have a place of their own,
+SHARED = 28  # and places that all further ones share
 _MAX_ROWS = 256  # of a `RowBuffer`
 _MAX_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
 _NO_PREDICTIONS, _NONE = np.empty((0, 0)), np.empty(0, np.int64)
@@ -333,40 +337,6 @@ def _set_width(table: Array, width: int) -> Array:
     return np.pad(table[:, :width], ((0, 0), (0, max(0, width - table.shape[1]))))
 
 
-class PendingPrediction(NamedTuple):
-    """A row, what was predicted for the classes known then, and for one that was not.
-
-    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
-    when the label comes.
-    """
-
-    x: dict[str, Any]
-    p: Array
-    unseen: float
-    thresholds: Array | None = None
-
-    def plain(self) -> list[Any]:
-        """Return it as JSON holds it."""
-        thresholds = None if self.thresholds is None else self.thresholds.tolist()
-        return [plain_row(self.x), self.p.tolist(), self.unseen, thresholds]
-
-    @classmethod
-    def of_plain(cls, x: Any, p: Any, unseen: float, thresholds: Any) -> "PendingPrediction":
-        issued = None if thresholds is None else np.array(thresholds)
-        return cls(dict(x), np.array(p), unseen, issued)
-
-
-def plain_row(value: Any) -> Any:
-    """Return a row, or a value of one, as JSON holds it; values of other kinds become text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_row(inner) for key, inner in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return None if isinstance(value, float) else format_cell(value)
-
-
 class RowBuffer(Serializable):
     """A few hundred rows, the newest ones, with the numbers of their classes.
 
@@ -484,3 +454,43 @@ def _read_column(record: Record, name: str, n_rows: int, kind: Any) -> Column:
     if not all(isinstance(text, str) for text in kind):
         raise StateFileError(f"{name} of recent rows has values that are no text")
     return TextColumn(codes, tuple(kind))
+
+
+class PlaceFinder:
+    """The places of keys while rows are encoded: known ones, and new ones behind them."""
+
+    def __init__(self, known: Mapping[Key, int], n_own: Mapping[str, int]) -> None:
+        self._known, self._n_own = known, dict(n_own)
+        self.new: dict[Key, tuple[int, int]] = {}  # their places, and the rows that need them first
+
+    def find(self, key: Key, row: int = 0) -> int:
+        place = self._known.get(key)
+        if place is None:
+            place, _ = self.new.setdefault(key, (len(self._known) + len(self.new), row))
+        return place
+
+    def find_number(self, key: Key, values: Array) -> int | None:
+        """Return the place of numbers, None if they have none and are all missing."""
+        first = int(np.isnan(values).argmin()) if len(values) else 0
+        is_present = key in self._known or (len(values) and not np.isnan(values[first]))
+        return self.find(key, first) if is_present else None
+
+    def find_category(self, source: str, category: str, row: int) -> int:
+        key = (source, category)
+        if key not in self._known and key not in self.new:
+            n_own = self._n_own.get(source, 0)
+            if n_own >= MOST_OWN or category.startswith("#"):
+                return self.find((source, shared_part(category)), row)
+            self._n_own[source] = n_own + 1
+        return self.find(key, row)
+
+    def order_keys(self) -> tuple[list[Key], Any, int]:
+        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
+        n, rows = len(self._known), [row for _, row in self.new.values()]
+        keys = sorted(self.new, key=lambda key: self.new[key][1])
+        order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]
+        return keys, order, n + rows.count(0)
+
+
+def shared_part(category: str) -> str:
+    return f"#{place_of(category) % SHARED}"

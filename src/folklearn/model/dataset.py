@@ -105,15 +105,13 @@ class ModelDataset:
     Parameters
     ----------
     model : learns or predicts the rows; its roles hold, and it gets columns and classes.
-    source : whatever `open_reader` takes.
+    source, options : of `open_reader`.
     target, weight : columns of labels and weights; None for those of the model, or of the format.
     known_only : leave out columns that have no role.
-    one_pass : do not read what can be read twice, to know classes and categories beforehand.
     shuffle : a seed, to yield the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
     dense : give every feature its place in a matrix, however many there are.
-    max_rows : of a table; fewer, by default, where bounds of windows are kept.
-    options : of the reader.
+    max_rows : of a table.
     """
 
     def __init__(
@@ -274,11 +272,9 @@ class ModelDataset:
 
     def warn_of_left_out(self) -> None:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
-        unknown = [name for name in self.unknown if name not in self._warned_of]
-        if unknown:
-            warn_of_data(
-                f"columns that the model does not know are left out: {join_names(unknown)}"
-            )
+        if unknown := [name for name in self.unknown if name not in self._warned_of]:
+            what = "columns that the model does not know are left out"
+            warn_of_data(f"{what}: {join_names(unknown)}")
         self._warned_of.update(unknown)
         warn_of_unreadable(self.reader, self._warned_of | self.roles.keys())  # labels may be soft
         self._warned_of.update(self.reader.left_out)
@@ -394,43 +390,35 @@ class ModelDataset:
                 encoded = self.model.label_encoder.encode(run.labels, run.weights)
                 yield run, self.model._learn_table(run.table, *encoded)
                 continue
-            T = len(run.table)
-            self.n_unlabelled += T
-            unseen = np.full(T, self.model.unseen_probability)
-            P = self.model.predict_next(run.table) * (1.0 - unseen)[:, None]
-            yield run, PredictionBatch(
-                P, unseen, np.full(T, -1), np.full(T, math.nan), run.weights,
-                self.model.label_encoder.decide(P, None),
-            )  # fmt: skip
+            self.n_unlabelled += len(run.table)
+            yield run, self._as_batch(run, self.model.predict_next(run.table), None)
 
     def predict(self, rows: LabelledTable, costs: Costs | None = None) -> PredictionBatch:
         """Predict rows as the model would once it is saved; nothing is learned."""
-        model, has_label = self.model, rows.has_label
+        pipeline, encoder = self.model._check_learned()
         self.unlearned.count(rows.table)
-        assert model.pipeline is not None
-        assert model.encoder is not None
-        unseen = np.full(len(has_label), model.unseen_probability)
-        P = model.pipeline.predict(model.encoder.encode_known(rows.table))
+        return self._as_batch(rows, pipeline.predict(encoder.encode_known(rows.table)), costs)
+
+    def _as_batch(self, rows: LabelledTable, P: Array, costs: Costs | None) -> PredictionBatch:
+        labels, has_label = self.model.label_encoder, rows.has_label
+        unseen = np.full(len(P), self.model.unseen_probability)
         P = P * (1.0 - unseen)[:, None]
-        numbers = np.full(len(has_label), -1)
-        numbers[has_label] = model.label_encoder.find_known(rows.labels)
-        p_label = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
-        p_label = np.where(has_label, p_label, math.nan)
-        predicted = model.label_encoder.decide(P, costs)
-        return PredictionBatch(P, unseen, numbers, p_label, rows.weights, predicted)
+        numbers, p_label = np.full(len(P), -1), unseen.copy()
+        numbers[has_label] = labels.find_known(rows.labels)
+        p_label[numbers >= 0] = P[numbers >= 0, numbers[numbers >= 0]]
+        p_label[~has_label] = math.nan
+        return PredictionBatch(P, unseen, numbers, p_label, rows.weights, labels.decide(P, costs))
 
     def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""
         encoder = self.model.encoder
-        if encoder is None:
-            return
-        indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
-        recent = self.model.recent.rows()[0].features
-        if encoder.sparse and isinstance(recent, SparseRows):
-            indices = np.unique(recent.compact().indices).tolist()
-        encoder.feature_names = dict(
-            zip(map(str, indices), self.reader.feature_names(indices), strict=True)
-        )
+        if encoder is not None:
+            indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
+            recent = self.model.recent.rows()[0].features
+            if encoder.sparse and isinstance(recent, SparseRows):
+                indices = np.unique(recent.compact().indices).tolist()
+            names = self.reader.feature_names(indices)
+            encoder.feature_names = dict(zip(map(str, indices), names, strict=True))
 
 
 def make_encoder(
@@ -479,8 +467,7 @@ class UnlearnedValues:
     """
 
     def __init__(self, model: "TableClassifier") -> None:
-        self._model = model
-        self._n_rows = Counter[str]()
+        self._model, self._n_rows = model, Counter[str]()
         self._values: dict[str, dict[str, None]] = {}  # the first ones
 
     def count(self, table: Table) -> None:
@@ -491,12 +478,11 @@ class UnlearnedValues:
             if role == CATEGORY and name in table.columns:
                 texts = as_text_column(table.columns[name])
                 counts = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
-                codes = np.flatnonzero(counts)
-                values = [texts.values[code] for code in codes.tolist()]
-                is_new = ~self._are_learned(name, values)
+                values = np.array(texts.values, object)[counts > 0]
+                is_new = ~self._are_learned(name, values.tolist())
                 if is_new.any():
-                    self._n_rows[name] += int(counts[codes[is_new]].sum())
-                    new = [values[i] for i in np.flatnonzero(is_new)[:_MAX_VALUES_SHOWN].tolist()]
+                    self._n_rows[name] += int(counts[counts > 0][is_new].sum())
+                    new = values[is_new][:_MAX_VALUES_SHOWN].tolist()
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
 
     def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:

@@ -14,19 +14,15 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import SparseInput
-from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
+from folklearn.model.batch import MOST_OWN, SHARED, Key, PlaceFinder, SparseInput, shared_part
+from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
 
-Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
-
 FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by number
-MOST_OWN = 100  # categories of a column that have a place of their own,
-SHARED = 28  # and places that all further ones share
 _FORGOTTEN = " forgotten "  # and its place, in place of a name: no value begins with a space
 
 
@@ -68,10 +64,8 @@ class TableEncoder(Serializable):
 
     Parameters
     ----------
-    roles : of the columns that are known, by name.
-    crosses : pairs of columns whose products count too.
+    roles, crosses, missing : as for `folklearn.Model`.
     sparse : whether rows stay sparse; they do if there are words.
-    missing : texts and numbers that stand for a missing value, besides the usual ones.
     """
 
     PARAMS = ("sparse", "missing")
@@ -149,14 +143,13 @@ class TableEncoder(Serializable):
         self.n_letters += sum(len(name) for name in roles if name not in self.roles)
         self.roles |= roles
         keys = list(keys)
-        for key, is_number in zip(keys, self.are_numbers(keys), strict=True):
-            source, part = key
-            self.places[key] = len(self.keys)
-            self.keys.append(key)
+        for (source, part), is_number in zip(keys, self.are_numbers(keys), strict=True):
+            self.places[source, part] = len(self.keys)
+            self.keys.append((source, part))
             self.n_letters += len(part)
             self._placed.add(source)
             if is_number:
-                self._numeric.append(key)
+                self._numeric.append((source, part))
             else:
                 self._n_own[source] = self._n_own.get(source, 0) + (not part.startswith("#"))
         self._prepare_rows()
@@ -178,7 +171,7 @@ class TableEncoder(Serializable):
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
     ) -> None:
         """Open the places of all columns, of categories (first ones first), and of features."""
-        places = _PlaceFinder(self)
+        places = PlaceFinder(self.places, self._n_own)
         crosses = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         for source in (*self.learned, *crosses):
             names = crosses.get(source, (source,))
@@ -360,7 +353,7 @@ class TableEncoder(Serializable):
             return EncodedBatch(matrix, (), new_roles, len(self.keys))
         if not self.sparse:
             return self._encode_dense(columns, features, len(table), new_roles)
-        finder, dense = _PlaceFinder(self), None
+        finder, dense = PlaceFinder(self.places, self._n_own), None
         X = self._fill_sparse(finder, columns, table)
         if self.dense is not None:
             others = {name: column for name, column in columns.items() if column.words is None}
@@ -379,7 +372,7 @@ class TableEncoder(Serializable):
         n_rows: int,
         new_roles: dict[str, str],
     ) -> EncodedBatch:
-        finder = _PlaceFinder(self)
+        finder = PlaceFinder(self.places, self._n_own)
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():
             if column.codes is not None:
@@ -440,7 +433,7 @@ class TableEncoder(Serializable):
         return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
 
     def _fill_sparse(
-        self, finder: "_PlaceFinder", columns: Mapping[str, EncodedColumn], table: Table
+        self, finder: PlaceFinder, columns: Mapping[str, EncodedColumn], table: Table
     ) -> SparseInput:
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
@@ -526,43 +519,3 @@ class TableEncoder(Serializable):
 
     def __repr__(self) -> str:
         return f"TableEncoder({join_names(list(self.roles))})"
-
-
-class _PlaceFinder:
-    """The places of keys while rows are encoded: known ones, and new ones behind them."""
-
-    def __init__(self, encoder: TableEncoder) -> None:
-        self._known, self._n_own = encoder.places, dict(encoder._n_own)
-        self.new: dict[Key, tuple[int, int]] = {}  # their places, and the rows that need them first
-
-    def find(self, key: Key, row: int = 0) -> int:
-        place = self._known.get(key)
-        if place is None:
-            place, _ = self.new.setdefault(key, (len(self._known) + len(self.new), row))
-        return place
-
-    def find_number(self, key: Key, values: Array) -> int | None:
-        """Return the place of numbers, None if they have none and are all missing."""
-        first = int(np.isnan(values).argmin()) if len(values) else 0
-        is_present = key in self._known or (len(values) and not np.isnan(values[first]))
-        return self.find(key, first) if is_present else None
-
-    def find_category(self, source: str, category: str, row: int) -> int:
-        key = (source, category)
-        if key not in self._known and key not in self.new:
-            n_own = self._n_own.get(source, 0)
-            if n_own >= MOST_OWN or category.startswith("#"):
-                return self.find((source, shared_part(category)), row)
-            self._n_own[source] = n_own + 1
-        return self.find(key, row)
-
-    def order_keys(self) -> tuple[list[Key], Any, int]:
-        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
-        n, rows = len(self._known), [row for _, row in self.new.values()]
-        keys = sorted(self.new, key=lambda key: self.new[key][1])
-        order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]
-        return keys, order, n + rows.count(0)
-
-
-def shared_part(category: str) -> str:
-    return f"#{place_of(category) % SHARED}"

@@ -18,10 +18,10 @@ from folklearn.evidence.passes import MapReduce
 from folklearn.metrics.accumulator import Metrics
 from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import PendingPrediction, RowBuffer
+from folklearn.model.batch import RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import encode_labels
+from folklearn.model.labels import PendingPrediction, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
