@@ -18,17 +18,7 @@ from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.labels import Costs
-from folklearn.model.roles import (
-    CATEGORY,
-    ID,
-    IGNORED,
-    LEARNED,
-    TARGET,
-    WEIGHT,
-    WORDS,
-    kind_of,
-    place_of,
-)
+from folklearn.model.roles import CATEGORY, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import report_progress
 from folklearn.readers.convert import Kind, format_missing, format_role, is_gap, parse_number
 from folklearn.readers.open import open_reader, warn_of_unreadable
@@ -149,7 +139,9 @@ class ModelDataset:
         self.weight = self._find_column(WEIGHT, weight)
         self.roles = self._complete_roles(model.roles)
         self.kinds: dict[str, Kind] = {
-            name: "object" if role == TARGET and self.reader.has_objects else kind_of(role)
+            name: "object"
+            if role == TARGET and self.reader.has_objects
+            else known_roles.kind_of(role)
             for name, role in self.roles.items()
             if role in (*LEARNED, TARGET, WEIGHT, ID)
             and (not self.reader.names or self._has_column(name, role))
@@ -462,8 +454,7 @@ def declare_table(model: "Model", table: Table, n_classes: int) -> None:
 class UnlearnedValues:
     """Counts, by column, the rows whose category a model never learned.
 
-    Such a value speaks for no class, as if it were missing. Of a column with more than a hundred
-    categories those that share places are not distinguished, and are not counted.
+    Such a value counts as missing. Categories that share places are not distinguished.
     """
 
     def __init__(self, model: "TableClassifier") -> None:
@@ -493,7 +484,9 @@ class UnlearnedValues:
             return dense.has_places(name, categories)
         assert pipeline is not None
         slot = 1 + encoder.places.get((name, ""), len(encoder.keys))
-        places = slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
+        places = slot * SPACE + np.array(
+            [known_roles.place_of(part) for part in categories], np.int64
+        )
         return pipeline.has_occurred(places)
 
     def warn(self) -> None:

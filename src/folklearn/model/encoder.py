@@ -22,6 +22,8 @@ from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
 
+_Columns = dict[str, EncodedColumn]  # by name
+
 FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by number
 _FORGOTTEN = " forgotten "  # and its place, in place of a name: no value begins with a space
 
@@ -38,19 +40,13 @@ def as_pairs(crosses: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Rows as a matrix, and what they bring that was not there: encoding changes nothing.
+    """Rows as a matrix, and what they bring that was not there: encoding changes nothing."""
 
-    X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
-    keys : the new ones, in the order in which rows need them.
-    n_first : how many places there are with the first row.
-    dense : the dense view of X, if it has one, and what that brings.
-    """
-
-    X: Any
-    keys: Sequence[Key] = ()
+    X: Any  # (T, d) raw numbers, places of new keys included, or a `SparseInput`
+    keys: Sequence[Key] = ()  # the new ones, in the order in which rows need them
     roles: dict[str, str] = field(default_factory=dict)
-    n_first: int = 0
-    dense: "EncodedBatch | None" = None
+    n_first: int = 0  # places with the first row
+    dense: "EncodedBatch | None" = None  # the dense view of X, if it has one
 
 
 class TableEncoder(Serializable):
@@ -129,7 +125,6 @@ class TableEncoder(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the names and the places of the columns take."""
         dense = 0 if self.dense is None else self.dense.n_bytes
         return 300 * (len(self.roles) + len(self.keys)) + self.n_letters + dense
 
@@ -213,7 +208,6 @@ class TableEncoder(Serializable):
         return None
 
     def _find_keys(self, column: str, part: str) -> list[Key]:
-        """Return the keys that name a category of a column: its own, then those of crosses."""
         mark, names = known_roles.PAIR_MARK, [key for key in self.keys if key[1][:1] != "#"]
         keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
         for a, b in self.crosses:
@@ -227,7 +221,6 @@ class TableEncoder(Serializable):
     def are_numbers(
         self, keys: Iterable[Key], roles: Mapping[str, str] | None = None
     ) -> list[bool]:
-        """Tell of keys, with roles of further columns, whether they are standardised."""
         roles = {**self.roles, **(roles or {})}
         are_numeric = {name: role in (NUMBER, *DATES) for name, role in roles.items()}
         for a, b in self.crosses:
@@ -237,11 +230,9 @@ class TableEncoder(Serializable):
 
     def describe_late(self, batch: EncodedBatch) -> dict[str, Any]:
         """Tell of the new keys whether they are numbers: missing before, and standardised."""
-        roles = self.roles | batch.roles
-        late: dict[str, Any] = {
-            "late_missing": [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys],
-            "late_numeric": self.are_numbers(batch.keys, batch.roles),
-        }
+        roles, late = self.roles | batch.roles, dict[str, Any]()
+        late["late_missing"] = [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys]
+        late["late_numeric"] = self.are_numbers(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:
             late["dense"] = self.dense.describe_late(batch.dense)
         return late
@@ -272,19 +263,14 @@ class TableEncoder(Serializable):
         self.is_matrix = are_numbered and not self.sparse
         sources = [source for source, _ in self.keys]
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
-        if self.crosses or self.sparse or len(sources) < 2:
-            return
-        is_plain = set(self.roles.values()) <= {NUMBER, known_roles.ID, known_roles.IGNORED}
-        if is_plain and sources == self.learned and len(sources) == len(self.roles):
+        is_plain = set(self.roles.values()) == {NUMBER} and not (self.crosses or self.sparse)
+        if is_plain and len(sources) > 1 and sources == [*self.roles]:
             self._row_size = len(sources)
             self._row_values: Callable[[Any], tuple[Any, ...]] = itemgetter(*sources)
             self._row_struct = struct.Struct(f"{len(sources)}d")
 
     def encode_row(self, x: Any) -> Array | None:
-        """Return one row (d,) of numbers and categories that are all known; None for any other.
-
-        Whether numbers can be computed with is for `OnlinePipeline` to say.
-        """
+        """Return one row (d,) of numbers and categories that are all known; None for any other."""
         if self.missing and isinstance(x, Mapping):
             x = {name: self.gaps.mask_value(value) for name, value in x.items()}
         if type(x) is dict and len(x) == self._row_size:
@@ -336,8 +322,7 @@ class TableEncoder(Serializable):
         if not table.columns.keys() <= self.roles.keys():
             new_roles = known_roles.of_first_values(table, skip=self.roles)
             if not self.sparse:  # a text that comes late is a category where rows are dense
-                texts = {name: CATEGORY for name, role in new_roles.items() if role == WORDS}
-                new_roles |= texts
+                new_roles |= {n: CATEGORY for n, role in new_roles.items() if role == WORDS}
         roles = self.roles | new_roles
         columns = {
             name: known_roles.encode_column(name, role, table.columns[name])
@@ -362,15 +347,10 @@ class TableEncoder(Serializable):
             slots, roles = enumerate([*self.keys, *finder.new], 1), {FEATURES: WORDS} | roles
             words = [slot for slot, (name, _) in slots if roles.get(name) == WORDS]
             X = replace(X, dense=dense.X, words=tuple(words))
-        n_first = len(self.keys) + len(finder.new)
-        return EncodedBatch(X, [*finder.new], new_roles, n_first, dense)
+        return EncodedBatch(X, [*finder.new], new_roles, len(self.keys) + len(finder.new), dense)
 
     def _encode_dense(
-        self,
-        columns: Mapping[str, EncodedColumn],
-        features: Any,
-        n_rows: int,
-        new_roles: dict[str, str],
+        self, columns: _Columns, features: Any, n_rows: int, new_roles: dict[str, str]
     ) -> EncodedBatch:
         finder = PlaceFinder(self.places, self._n_own)
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
@@ -415,7 +395,7 @@ class TableEncoder(Serializable):
         X = X if order is None else np.ascontiguousarray(X[:, order])
         return EncodedBatch(X, keys, new_roles, n_first)
 
-    def _add_crosses(self, columns: dict[str, EncodedColumn], roles: Mapping[str, str]) -> None:
+    def _add_crosses(self, columns: _Columns, roles: Mapping[str, str]) -> None:
         for a, b in self.crosses:
             for name in (a, b):
                 if roles.get(name, NUMBER) not in LEARNED:
@@ -426,15 +406,13 @@ class TableEncoder(Serializable):
                 columns[f"{a}:{b}"] = known_roles.cross_columns(a, columns[a], b, columns[b])
 
     def encode_known(self, table: Table) -> Any:
-        """Return the rows of a table as a matrix of the places that are there."""
+        """Return rows as a matrix of the places that are there."""
         X, n = self.encode(table).X, len(self.keys)
         if isinstance(X, SparseInput):
             return X.of_slots(n, None if self.dense is None else max(1, len(self.dense.keys)))
         return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
 
-    def _fill_sparse(
-        self, finder: PlaceFinder, columns: Mapping[str, EncodedColumn], table: Table
-    ) -> SparseInput:
+    def _fill_sparse(self, finder: PlaceFinder, columns: _Columns, table: Table) -> SparseInput:
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
         for source, column in columns.items():

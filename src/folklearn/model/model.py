@@ -172,10 +172,7 @@ class Model(TableClassifier):
         return p, self._n_asked
 
     def tell(self, asked: int | PendingPrediction, y: Any, *, weight: float = 1.0) -> None:
-        """Learn the row that was asked for, by its number or with its prediction.
-
-        The loss that counts is that of what was predicted then.
-        """
+        """Learn the row that was asked for; the loss that counts is that of the prediction then."""
         if isinstance(asked, PendingPrediction):
             prediction, number = asked, 0
         elif (number := validation.count("the number of a row", asked, 1)) in self.pending:
@@ -295,8 +292,8 @@ class Model(TableClassifier):
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
-        exact : whether to fit a logistic regression to all rows afterwards (`Run.hindsight`), which
-            keeps them in memory; None does so for at most 3,000 weights and 4 million numbers.
+        exact : fit a logistic regression to all rows afterwards (`Run.hindsight`), which keeps them
+            in memory; None does so for at most 3,000 weights and 4 million numbers.
         options : of the reader: format, delimiter, encoding, decimal; and on_bad, a function that
             takes every row that cannot be read, which is then left out.
         """
@@ -441,8 +438,7 @@ class Model(TableClassifier):
     def save(self, path: str | os.PathLike[str], *, inference: bool = False) -> None:
         """Write the full state to a file; `folklearn.load` resumes exactly.
 
-        With `inference` only what predictions and `explain` of a row need: what is loaded cannot
-        learn.
+        With `inference` only what predictions and `explain` of a row need; it cannot learn.
         """
         serialization.write(path, (self._copy_to_save() if inference else self).to_record())
 
@@ -460,9 +456,9 @@ class Model(TableClassifier):
     ) -> None:
         """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
 
-        Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970.
-        Outputs are `label` and `probabilities`. Words have no such form. Of a column with more than
-        a hundred categories `categories` lists the further ones to be known.
+        Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970;
+        outputs `label` and `probabilities`. Words have no such form. `categories` lists further
+        ones of columns with more than a hundred.
         """
         from folklearn.model.export import make_onnx
 

@@ -340,9 +340,8 @@ class OnlinePipeline(ScaledLearner):
             Z: Any = self.scaler.scale_rows(X_chunk, learn=True)
             self._predicted, self.batch_fit = (None, None), None
             u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(n_rows) + 1.0)
-            if not self.n_classes:
-                u[0] = 1.0
             if is_new[0]:
+                u[chunk.start] = self.unseen_probability
                 self._admit_class(X_chunk, Z, int(n_known[chunk.start]), P[chunk])
             self.n_rounds += n_rows
             of_rows = labels[chunk], soft[chunk], weights[chunk]

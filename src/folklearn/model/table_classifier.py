@@ -126,8 +126,7 @@ class TableClassifier(Serializable):
         """Make classes known that no row has brought; if all are, none is "unseen".
 
         With `counts`, how often each class will come, "balanced" weights are decided, and the
-        learner is made for rows of up to `max_weight`; a model that takes classes as they come
-        still does.
+        learner is made for rows of up to `max_weight`.
         """
         labels, pipeline = self.label_encoder, self.pipeline
         numbers, new, _ = labels.encode(classes)
@@ -229,8 +228,7 @@ class TableClassifier(Serializable):
 
         `costs` are of mistakes, 1 for those that are not named: ``{"fraud": 50}`` of predicting a
         fraud as anything else, ``{("fraud", "theft"): 5}`` of predicting it as a theft. Of two
-        classes these are a threshold: "fraud" from a probability of 1/51. Probabilities are taken
-        back to those without `class_weight`.
+        classes these are a threshold: "fraud" from a probability of 1/51. `class_weight` is undone.
         """
         P = self.predict_proba(source, **options)
         decided = self.label_encoder.decide(P, costs)
@@ -239,12 +237,11 @@ class TableClassifier(Serializable):
     def predict_set(self, source: Any, coverage: float = 0.9, **options: Any) -> Any:
         """Return the labels that a row may have, the most probable first; of a table a list.
 
-        `source` is a mapping, or what `predict_proba` takes. The coverage must be one that was
-        declared. Sets miss the label as often as `sets` says, on any sequence of rows whose labels
-        are learned: one by one, or by `ask` and `tell`. To rows that the model does not follow that
-        applies only if they are like those that it learned; their probabilities are those of
-        `predict_proba`. A class that was never seen, which has no name here, is in the set if
-        `unseen_probability` is as large as the probability of a class in the set must be.
+        `source` is a mapping, or what `predict_proba` takes; the coverage one that was declared.
+        Sets miss the label as often as `sets` says, on any sequence of rows whose labels are
+        learned: one by one, or by `ask` and `tell`. To rows that the model does not follow that
+        applies only if they are like those that it learned. A class that was never seen is in the
+        set if `unseen_probability` is as large as the probability of a class in it must be.
         """
         if isinstance(source, Mapping):
             P = np.array([[*self.predict_proba_one(source).values()]])
@@ -296,17 +293,13 @@ class TableClassifier(Serializable):
     def forget_categories(self, positions: Sequence[int]) -> None:
         """Forget the names of categories, and of their crosses; their weights stay, without names.
 
-        `positions` are from `find_category`. A value that comes again is a new category. Rows that
-        are kept still have it until `release_rows`.
+        `positions` are from `find_category`. Rows that are kept have it until `release_rows`.
         """
         if self.encoder is not None:
             self.encoder.forget_categories(positions)
 
     def copy_to_predict(self) -> Self:
-        """Return a copy that predicts as this model does now, and must not learn.
-
-        It costs little and stays as it is while the model goes on in another thread.
-        """
+        """Return a copy that stays as it is while the model goes on, and must not learn."""
         copied = self._shallow()
         copied.label_encoder = self.label_encoder.copy()
         copied.encoder, copied.sets = copy.deepcopy(self.encoder), self.sets.copy()
