@@ -349,9 +349,8 @@ class OnlinePipeline(ScaledLearner):
             if isinstance(self.scaler, MixedScaler):
                 P_dense, _ = self.scaler.dense.run_checked(X_chunk.dense, *known)
                 Z = self.scaler.stack(Z, X_chunk, P_dense)
-            predicted: Any = 1.0
-            if self.learner is not None:
-                predicted = self.learner._run(Rows(Z, validation.norms(Z), *known), None)
+            rows, learner = Rows(Z, validation.norms(Z), *known), self.learner
+            predicted = 1.0 if learner is None else learner._run(rows, None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
