@@ -148,8 +148,6 @@ class LabelEncoder:
 
     def undo_class_weight(self, numbers: Any, weights: Array) -> Array:
         """Return the weights (T,) of encoded rows as they were before those of their classes."""
-        if self.class_weight is None:
-            return weights
         inverse = self._inverse_class_weight
         return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
 
@@ -303,6 +301,11 @@ class PendingPrediction(NamedTuple):
     p: Array
     unseen: float
     thresholds: Array | None = None
+
+    def as_batch(self, n_classes: int) -> tuple[Array, Array, Labels]:
+        """Return (1, K) probabilities, that of a new class (1,), and the classes known then (1,)."""
+        P = np.pad(self.p, (0, n_classes - len(self.p)))[None]
+        return P, np.array([self.unseen]), np.array([len(self.p)])
 
     def plain(self) -> list[Any]:
         """Return it as JSON holds it."""

@@ -361,7 +361,7 @@ class OnlinePipeline(ScaledLearner):
                 evidence.settle()
             if holdout.is_open:
                 holdout.rows.add(batch)
-            if holdout.end(self.n_rounds, scores):
+            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds, scores):
                 self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
             if self.n_rounds == self._next_opening:
