@@ -303,7 +303,7 @@ class PendingPrediction(NamedTuple):
     thresholds: Array | None = None
 
     def as_batch(self, n_classes: int) -> tuple[Array, Array, Labels]:
-        """Return (1, K) probabilities, that of a new class (1,), and the classes known then (1,)."""
+        """Return probabilities (1, K), that of a new class (1,), and how many were known (1,)."""
         P = np.pad(self.p, (0, n_classes - len(self.p)))[None]
         return P, np.array([self.unseen]), np.array([len(self.p)])
 
