@@ -1,4 +1,4 @@
-r"""Hold-out: recent rows, predicted by the model as it would be saved.
+r"""What of a pipeline predicts, and its hold-out: recent rows, predicted as if it were saved.
 
 Progressive predictions are made just before each label comes. A model that is saved and used later
 does not follow the labels: an expert that tracks the last few is good in the first setting and bad

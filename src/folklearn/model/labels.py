@@ -1,4 +1,4 @@
-"""Labels of any hashable kind, or probabilities of them, by the numbers of their classes."""
+"""Labels of any hashable kind, or probabilities of them, by class; rows that wait for one."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
