@@ -389,7 +389,7 @@ class MixedScaler(SparseScaler):
         return copied
 
     def transform(self, X: Any) -> StackedRows:
-        """Return rows, a `MixedInput`, as the model of the other columns predicts what is ahead."""
+        """Return rows as the model of the other columns predicts what is ahead."""
         P = self.dense.predict(X.dense)
         return self.stack(self.scale_rows(X, learn=False), X, P)
 

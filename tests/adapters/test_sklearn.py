@@ -22,8 +22,8 @@ import folklearn
 from folklearn import FolkloreClassifier
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model import encoder as encoder_module
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.readers import table as table_module
 from folklearn.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
 
@@ -115,7 +115,7 @@ def test_small_blocks_are_the_same(rng, monkeypatch):
     X, y = sample(rng)
     whole = quick().fit(X, y)
     P = whole.predict_proba(X)
-    monkeypatch.setattr(encoder_module, "_MAX_DENSE_NUMBERS", 21)
+    monkeypatch.setattr(table_module, "_MAX_DENSE_NUMBERS", 21)
     np.testing.assert_allclose(quick().fit(X, y).predict_proba(X), P, atol=1e-9)
     np.testing.assert_allclose(whole.predict_proba(X), P, atol=1e-12)
 

@@ -7,7 +7,7 @@ import pytest
 
 import folklearn
 from folklearn import DataWarning, FolkloreClassifier, Model
-from folklearn.model.encoder import MOST_OWN
+from folklearn.model.batch import MOST_OWN
 from folklearn.scale.folding import model_of
 
 N = 300

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.encoder import FEATURES, MOST_OWN, TableEncoder
+from folklearn.model.batch import MOST_OWN
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.roles import DATE_PARTS, place_of
 from folklearn.readers.table import Table, table_from_records
 from folklearn.scaler import SPACE

@@ -7,7 +7,7 @@ import pytest
 
 import folklearn
 from folklearn import serialization
-from folklearn.model.batch import PendingPrediction
+from folklearn.model.labels import PendingPrediction
 
 
 def rows(n, seed=0):

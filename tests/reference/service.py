@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn.model.batch import PendingPrediction
 from folklearn.model.decisions import DecisionModel
+from folklearn.model.labels import PendingPrediction
 from folklearn.model.model import Model
 
 Row = dict[str, Any]

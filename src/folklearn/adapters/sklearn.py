@@ -30,7 +30,6 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
 from folklearn.model.dataset import declare_table
-from folklearn.model.encoder import slice_rows
 from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
@@ -38,7 +37,7 @@ from folklearn.model.roles import IGNORED
 from folklearn.progress import report_progress
 from folklearn.readers.columnar import is_frame
 from folklearn.readers.open import as_table, open_reader
-from folklearn.readers.table import Table
+from folklearn.readers.table import Table, slice_rows
 from folklearn.serialization import Record
 from folklearn.sparse import SparseRows
 

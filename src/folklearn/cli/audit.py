@@ -25,8 +25,8 @@ from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE, score
+from folklearn.model.batch import MOST_OWN
 from folklearn.model.dataset import ModelDataset
-from folklearn.model.encoder import MOST_OWN
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, WORDS

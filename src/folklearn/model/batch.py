@@ -1,8 +1,7 @@
-"""Rows that are kept: batches before scaling, the last rows as they came, rows that wait."""
+"""Rows that are kept: batches before scaling, the last rows as they came; places of columns."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -12,15 +11,20 @@ from numpy.typing import NDArray
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import StateFileError
+from folklearn.model.roles import place_of
 from folklearn.readers.convert import format_cell
 from folklearn.readers.table import Column, Table, TextColumn, is_missing, table_from_records
 from folklearn.scaler import SPACE, SPACE_BITS
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, concatenate
 
+Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
+
+MOST_OWN = 100  # categories of a column that have a place of their own,
+SHARED = 28  # and places that all further ones share
 _MAX_ROWS = 256  # of a `RowBuffer`
 _MAX_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
-_NO_PREDICTIONS = np.empty((0, 0))
+_NO_PREDICTIONS, _NONE = np.empty((0, 0)), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,15 @@ class SparseInput:
     numbers : (T, m), NaN where missing, and `slots` (m,) of them, ascending.
     cells : (T, (number of slots + 1) 2^40) every value in its column: those of slot s begin at
         s 2^40. A number, and the constant in column 0, has a 1 here.
+    dense : (T, d) the columns other than words, as of a table without words; None for no such view.
+    words : the slots (n,) of what is sparse alone, ascending, where there is one.
     """
 
     numbers: Array
     slots: tuple[int, ...]
     cells: SparseRows
+    dense: Array | None = None
+    words: tuple[int, ...] = ()
 
     @classmethod
     def of_parts(
@@ -67,12 +75,17 @@ class SparseInput:
         return len(self.numbers)
 
     def __getitem__(self, which: Any) -> "SparseInput":
-        return SparseInput(self.numbers[which], self.slots, self.cells[which])
+        dense = None if self.dense is None else self.dense[which]
+        return replace(self, numbers=self.numbers[which], cells=self.cells[which], dense=dense)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, and of columns of the data."""
+        return len(self.cells), self.cells.shape[1] // SPACE - 1
 
     @property
     def n_slots(self) -> int:
-        """The number of columns of the data."""
-        return self.cells.shape[1] // SPACE - 1
+        return self.shape[1]
 
     @classmethod
     def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
@@ -85,18 +98,30 @@ class SparseInput:
         cells = concatenate([batch.cells for batch in batches])
         width = max(batch.cells.shape[1] for batch in batches)
         cells = SparseRows(cells.indptr, cells.indices, cells.values, width)
-        return cls(np.concatenate(numbers), slots, cells)
+        joined = cls(np.concatenate(numbers), slots, cells)
+        views = [batch.dense for batch in batches if batch.dense is not None]
+        if not views:
+            return joined
+        n_places = min(view.shape[1] for view in views)
+        dense = np.concatenate([view[:, :n_places] for view in views])
+        return replace(joined, dense=dense, words=max((b.words for b in batches), key=len))
 
-    def of_slots(self, n_slots: int) -> "SparseInput":
-        """Return the rows without the columns of the data behind the first `n_slots`."""
+    def of_slots(self, n_slots: int, n_places: int | None = None) -> "SparseInput":
+        """Return the rows without columns behind the first `n_slots`, or dense ones `n_places`."""
+        dense = None if self.dense is None else self.dense[:, :n_places]
+        words = tuple(slot for slot in self.words if slot <= n_slots)
         if self.n_slots <= n_slots:
-            return self
-        cells, width = self.cells.compact(), (n_slots + 1) * SPACE
-        is_kept = cells.indices < width
-        indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
+            return replace(self, dense=dense, words=words)
+        width = (n_slots + 1) * SPACE
         slots = tuple(slot for slot in self.slots if slot <= n_slots)
-        kept = SparseRows(indptr, cells.indices[is_kept], cells.values[is_kept], width)
-        return SparseInput(self.numbers[:, : len(slots)], slots, kept)
+        cells = self.cells.compact()
+        cells = _keep_cells(cells, cells.values, cells.indices < width, width)
+        return SparseInput(self.numbers[:, : len(slots)], slots, cells, dense, words)
+
+    @property
+    def sparse(self) -> "SparseInput":
+        """All columns, sparse alone."""
+        return replace(self, dense=None, words=())
 
     def values_by_place(self, n_places: int) -> Array:
         """Return (T, n_places): the numbers, and 1 where any other column has a value."""
@@ -106,16 +131,16 @@ class SparseInput:
         return values[:, 1:]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        cells = self.cells.arrays("cells.")
-        return {"numbers": self.numbers, "slots": np.array(self.slots, np.int64), **cells}
+        arrays = {"numbers": self.numbers, "slots": np.array(self.slots, np.int64)}
+        if self.dense is not None:
+            arrays |= {"dense": self.dense, "words": np.array(self.words, np.int64)}
+        return arrays | self.cells.arrays("cells.")
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "SparseInput":
-        slots = tuple(arrays["slots"].astype(int).tolist())
-        rows = SparseInput(arrays["numbers"], slots, SparseRows.of_arrays(arrays, "cells."))
-        if "dense" not in arrays:
-            return rows
-        return MixedInput.of(rows, arrays["dense"], tuple(arrays["words"].astype(int).tolist()))
+        slots, words = (tuple(arrays.get(n, _NONE).tolist()) for n in ("slots", "words"))
+        cells = SparseRows.of_arrays(arrays, "cells.")
+        return cls(arrays["numbers"], slots, cells, arrays.get("dense"), words)
 
     @property
     def nbytes(self) -> int:
@@ -130,7 +155,12 @@ class SparseInput:
         validation.contexts(self.numbers, len(self.slots), gaps=True)
         are_slots = all(a < b for a, b in zip((0, *self.slots), self.slots, strict=False))
         fits = max(self.slots, default=0) <= self.n_slots <= n_slots
-        return are_slots and fits and len(self.numbers) == len(self.cells) == n_rows
+        if self.dense is not None:
+            validation.contexts(self.dense, self.dense.shape[-1], gaps=True)
+            fits = fits and len(self.dense) == n_rows
+        are_words = set(self.words) <= {*range(1, self.n_slots + 1)}
+        fits = fits and are_slots and are_words
+        return fits and len(self.numbers) == len(self.cells) == n_rows
 
     def scale_cells(
         self, numbers: Array, length: float | None, constant: float | None, n_columns: int
@@ -156,56 +186,16 @@ class SparseInput:
             rows = np.searchsorted(cells.indptr, at, side="right") - 1
             values[at] = numbers[rows, columns[at]]
         values[cells.indptr[:-1]] = 0.0 if constant is None else constant
-        is_kept = values != 0.0
-        if is_kept.all():
-            return SparseRows(cells.indptr, cells.indices, values, n_columns)
-        indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
-        return SparseRows(indptr, cells.indices[is_kept], values[is_kept], n_columns)
+        return _keep_cells(cells, values, values != 0.0, n_columns)
 
 
-@dataclass(frozen=True)
-class MixedInput(SparseInput):
-    """Raw rows with words and other columns: all of them sparse, and the others dense too.
-
-    dense : (T, d) numbers, as of a table without the words.
-    words : the slots (n,) of what is sparse alone, ascending.
-    """
-
-    dense: Array
-    words: tuple[int, ...]
-
-    @classmethod
-    def of(cls, rows: SparseInput, dense: Array, words: tuple[int, ...]) -> "MixedInput":
-        return cls(rows.numbers, rows.slots, rows.cells, dense, words)
-
-    @property
-    def sparse(self) -> SparseInput:
-        """All columns, sparse alone."""
-        return SparseInput(self.numbers, self.slots, self.cells)
-
-    def __getitem__(self, which: Any) -> "MixedInput":
-        return self.of(super().__getitem__(which), self.dense[which], self.words)
-
-    @classmethod
-    def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
-        mixed = [batch for batch in batches if isinstance(batch, MixedInput)]
-        n_places = min(batch.dense.shape[1] for batch in mixed)
-        dense = np.concatenate([batch.dense[:, :n_places] for batch in mixed])
-        words = max((batch.words for batch in mixed), key=len)
-        return cls.of(SparseInput.concat([batch.sparse for batch in mixed]), dense, words)
-
-    def of_slots(self, n_slots: int, n_places: int | None = None) -> "MixedInput":
-        words = tuple(slot for slot in self.words if slot <= n_slots)
-        return self.of(self.sparse.of_slots(n_slots), self.dense[:, :n_places], words)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        mixed = {"dense": self.dense, "words": np.array(self.words, np.int64)}
-        return super().arrays() | mixed
-
-    def has_sizes(self, n_rows: int, n_slots: int) -> bool:
-        validation.contexts(self.dense, self.dense.shape[-1], gaps=True)
-        fits = len(self.dense) == n_rows and set(self.words) <= {*range(1, self.n_slots + 1)}
-        return fits and super().has_sizes(n_rows, n_slots)
+def _keep_cells(
+    cells: SparseRows, values: Array, is_kept: NDArray[np.bool_], n_columns: int
+) -> SparseRows:
+    if is_kept.all():
+        return SparseRows(cells.indptr, cells.indices, values, n_columns)
+    indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
+    return SparseRows(indptr, cells.indices[is_kept], values[is_kept], n_columns)
 
 
 class RawBatch(NamedTuple):
@@ -250,8 +240,8 @@ class RawBatch(NamedTuple):
             values, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
             X[:, np.flatnonzero(~np.asarray(numeric[:n_features], bool))] = 0.0
             X[:, : values.shape[1]] = values
-        width = n_classes if P.shape[1] else 0
-        return RawBatch(X, _set_width(Y, n_classes), weights, _set_width(P, width))
+        P = _set_width(P, n_classes) if P.shape[1] else P
+        return RawBatch(X, _set_width(Y, n_classes), weights, P)
 
     @classmethod
     def concat(cls, batches: Sequence["RawBatch"], numeric: Sequence[bool] = ()) -> "RawBatch":
@@ -263,12 +253,13 @@ class RawBatch(NamedTuple):
         sized = [batch.resize(max(widths), n_classes, numeric) for batch in batches]
         Xs, Ys, weights, Ps = zip(*sized, strict=True)
         Ps = tuple(_set_width(P, max(each.shape[1] for each in Ps)) for P in Ps)  # 0 if unknown
-        X = type(Xs[0]).concat(Xs) if sparse else np.concatenate(Xs)
+        X = SparseInput.concat(Xs) if sparse else np.concatenate(Xs)
         return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
-        X = self.X.arrays() if isinstance(self.X, SparseInput) else {"X": self.X}
-        named = {"Y": self.Y, "weights": self.weights, "P": self.P, **X}
+        named = self._asdict()
+        if isinstance(self.X, SparseInput):
+            named |= named.pop("X").arrays()
         return {prefix + name: array for name, array in named.items()}
 
     @classmethod
@@ -280,10 +271,10 @@ class RawBatch(NamedTuple):
         named = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         if not named:
             return None
-        X = SparseInput.of_arrays(named) if sparse else named["X"]
+        X: Any = SparseInput.of_arrays(named) if sparse else named["X"]
         Y, weights, P = named["Y"], named["weights"], named["P"]
         fits = Y.ndim == P.ndim == 2 and {len(X), len(Y), len(P)} == {len(weights)}
-        if isinstance(X, SparseInput):
+        if sparse:
             fits = fits and X.has_sizes(len(weights), n_features)
         else:
             fits = fits and validation.contexts(X, X.shape[-1], gaps=True)[0].shape[1] <= n_features
@@ -313,8 +304,7 @@ class BatchBuffer:
     def add_row(self, x: Array, label: Any, weight: float) -> None:
         """Keep one dense row (d,), which must not change any more; its label may be soft (K,)."""
         if type(label) is not int:
-            soft, weights = label[None], np.array([weight])
-            return self.add(RawBatch.of(x[None], soft.argmax(axis=1), soft, weights))
+            return self.add(RawBatch.of(x[None], _NONE, label[None], np.array([weight])))
         if self._rows and self._rows[0][0].size != x.size:
             self._collect_rows()
         self._rows.append((x, label, weight))
@@ -330,10 +320,10 @@ class BatchBuffer:
     def batch(self, numeric: Sequence[bool] = ()) -> RawBatch | None:
         """Return all rows as one batch, None if there are none; see `RawBatch.resize`."""
         self._collect_rows()
-        if self._batches:
-            self._batches = [RawBatch.concat(self._batches, numeric)]
-            return self._batches[0]
-        return None
+        if not self._batches:
+            return None
+        self._batches = [RawBatch.concat(self._batches, numeric)]
+        return self._batches[0]
 
     @property
     def n_bytes(self) -> int:
@@ -345,40 +335,6 @@ def _set_width(table: Array, width: int) -> Array:
     if table.shape[1] == width:
         return table
     return np.pad(table[:, :width], ((0, 0), (0, max(0, width - table.shape[1]))))
-
-
-class PendingPrediction(NamedTuple):
-    """A row, what was predicted for the classes known then, and for one that was not.
-
-    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
-    when the label comes.
-    """
-
-    x: dict[str, Any]
-    p: Array
-    unseen: float
-    thresholds: Array | None = None
-
-    def plain(self) -> list[Any]:
-        """Return it as JSON holds it."""
-        thresholds = None if self.thresholds is None else self.thresholds.tolist()
-        return [plain_row(self.x), self.p.tolist(), self.unseen, thresholds]
-
-    @classmethod
-    def of_plain(cls, x: Any, p: Any, unseen: float, thresholds: Any) -> "PendingPrediction":
-        issued = None if thresholds is None else np.array(thresholds)
-        return cls(dict(x), np.array(p), unseen, issued)
-
-
-def plain_row(value: Any) -> Any:
-    """Return a row, or a value of one, as JSON holds it; values of other kinds become text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_row(inner) for key, inner in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return None if isinstance(value, float) else format_cell(value)
 
 
 class RowBuffer(Serializable):
@@ -498,3 +454,43 @@ def _read_column(record: Record, name: str, n_rows: int, kind: Any) -> Column:
     if not all(isinstance(text, str) for text in kind):
         raise StateFileError(f"{name} of recent rows has values that are no text")
     return TextColumn(codes, tuple(kind))
+
+
+class PlaceFinder:
+    """The places of keys while rows are encoded: known ones, and new ones behind them."""
+
+    def __init__(self, known: Mapping[Key, int], n_own: Mapping[str, int]) -> None:
+        self._known, self._n_own = known, dict(n_own)
+        self.new: dict[Key, tuple[int, int]] = {}  # their places, and the rows that need them first
+
+    def find(self, key: Key, row: int = 0) -> int:
+        place = self._known.get(key)
+        if place is None:
+            place, _ = self.new.setdefault(key, (len(self._known) + len(self.new), row))
+        return place
+
+    def find_number(self, key: Key, values: Array) -> int | None:
+        """Return the place of numbers, None if they have none and are all missing."""
+        first = int(np.isnan(values).argmin()) if len(values) else 0
+        is_present = key in self._known or (len(values) and not np.isnan(values[first]))
+        return self.find(key, first) if is_present else None
+
+    def find_category(self, source: str, category: str, row: int) -> int:
+        key = (source, category)
+        if key not in self._known and key not in self.new:
+            n_own = self._n_own.get(source, 0)
+            if n_own >= MOST_OWN or category.startswith("#"):
+                return self.find((source, shared_part(category)), row)
+            self._n_own[source] = n_own + 1
+        return self.find(key, row)
+
+    def order_keys(self) -> tuple[list[Key], Any, int]:
+        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
+        n, rows = len(self._known), [row for _, row in self.new.values()]
+        keys = sorted(self.new, key=lambda key: self.new[key][1])
+        order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]
+        return keys, order, n + rows.count(0)
+
+
+def shared_part(category: str) -> str:
+    return f"#{place_of(category) % SHARED}"

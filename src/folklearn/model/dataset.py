@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,28 @@ from folklearn.kernels.blas import device_named
 from folklearn.learners.catalogue import PAIRS, check_size, select_backend
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model import roles as known_roles
-from folklearn.model.encoder import FEATURES, TableEncoder, slice_rows
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.labels import Costs
-from folklearn.model.roles import CATEGORY, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS, kind_of
+from folklearn.model.roles import CATEGORY, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import report_progress
 from folklearn.readers.convert import Kind, format_missing, format_role, is_gap, parse_number
 from folklearn.readers.open import open_reader, warn_of_unreadable
 from folklearn.readers.reader import BadRow, OnBad, Scan, scan
-from folklearn.readers.table import MissingValues, Table, TextColumn, as_text_column, is_missing
+from folklearn.readers.table import (
+    MissingValues,
+    Table,
+    TextColumn,
+    as_text_column,
+    is_missing,
+    slice_rows,
+)
+from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
+    from folklearn.model.table_classifier import TableClassifier
 
 _CHUNK_ROWS, _CHUNK_ROWS_WITH_BOUNDS = 8192, 512
 _MAX_VALUES_SHOWN = 3
@@ -86,20 +95,18 @@ class ModelDataset:
     Parameters
     ----------
     model : learns or predicts the rows; its roles hold, and it gets columns and classes.
-    source : whatever `open_reader` takes.
+    source, options : of `open_reader`.
     target, weight : columns of labels and weights; None for those of the model, or of the format.
     known_only : leave out columns that have no role.
-    one_pass : do not read what can be read twice, to know classes and categories beforehand.
     shuffle : a seed, to yield the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
     dense : give every feature its place in a matrix, however many there are.
-    max_rows : of a table; fewer, by default, where bounds of windows are kept.
-    options : of the reader.
+    max_rows : of a table.
     """
 
     def __init__(
         self,
-        model: "Model",
+        model: "TableClassifier",
         source: Any,
         target: str | None = None,
         *,
@@ -118,7 +125,8 @@ class ModelDataset:
                 "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
                 "y) and FolkloreClassifier take labels apart"
             )
-        self.model, self.dense, self.on_bad = model, dense, on_bad
+        self.model = cast("Model", model)  # what only predicts is asked for no more
+        self.dense, self.on_bad = dense, on_bad
         self.shuffle, self.known_only, self.max_weight = shuffle, known_only, model.max_weight
         chunk_rows = _CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS
         self._max_rows = max_rows or chunk_rows
@@ -131,7 +139,9 @@ class ModelDataset:
         self.weight = self._find_column(WEIGHT, weight)
         self.roles = self._complete_roles(model.roles)
         self.kinds: dict[str, Kind] = {
-            name: "object" if role == TARGET and self.reader.has_objects else kind_of(role)
+            name: "object"
+            if role == TARGET and self.reader.has_objects
+            else known_roles.kind_of(role)
             for name, role in self.roles.items()
             if role in (*LEARNED, TARGET, WEIGHT, ID)
             and (not self.reader.names or self._has_column(name, role))
@@ -254,11 +264,9 @@ class ModelDataset:
 
     def warn_of_left_out(self) -> None:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
-        unknown = [name for name in self.unknown if name not in self._warned_of]
-        if unknown:
-            warn_of_data(
-                f"columns that the model does not know are left out: {join_names(unknown)}"
-            )
+        if unknown := [name for name in self.unknown if name not in self._warned_of]:
+            what = "columns that the model does not know are left out"
+            warn_of_data(f"{what}: {join_names(unknown)}")
         self._warned_of.update(unknown)
         warn_of_unreadable(self.reader, self._warned_of | self.roles.keys())  # labels may be soft
         self._warned_of.update(self.reader.left_out)
@@ -374,57 +382,52 @@ class ModelDataset:
                 encoded = self.model.label_encoder.encode(run.labels, run.weights)
                 yield run, self.model._learn_table(run.table, *encoded)
                 continue
-            T = len(run.table)
-            self.n_unlabelled += T
-            unseen = np.full(T, self.model.unseen_probability)
-            P = self.model.predict_next(run.table) * (1.0 - unseen)[:, None]
-            yield run, PredictionBatch(
-                P, unseen, np.full(T, -1), np.full(T, math.nan), run.weights,
-                self.model.label_encoder.decide(P, None),
-            )  # fmt: skip
+            self.n_unlabelled += len(run.table)
+            yield run, self._as_batch(run, self.model.predict_next(run.table), None)
 
     def predict(self, rows: LabelledTable, costs: Costs | None = None) -> PredictionBatch:
         """Predict rows as the model would once it is saved; nothing is learned."""
-        model, has_label = self.model, rows.has_label
+        pipeline, encoder = self.model._check_learned()
         self.unlearned.count(rows.table)
-        assert model.pipeline is not None
-        assert model.encoder is not None
-        unseen = np.full(len(has_label), model.unseen_probability)
-        P = model.pipeline.predict(model.encoder.encode_known(rows.table))
+        return self._as_batch(rows, pipeline.predict(encoder.encode_known(rows.table)), costs)
+
+    def _as_batch(self, rows: LabelledTable, P: Array, costs: Costs | None) -> PredictionBatch:
+        labels, has_label = self.model.label_encoder, rows.has_label
+        unseen = np.full(len(P), self.model.unseen_probability)
         P = P * (1.0 - unseen)[:, None]
-        numbers = np.full(len(has_label), -1)
-        numbers[has_label] = model.label_encoder.find_known(rows.labels)
-        p_label = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
-        p_label = np.where(has_label, p_label, math.nan)
-        predicted = model.label_encoder.decide(P, costs)
-        return PredictionBatch(P, unseen, numbers, p_label, rows.weights, predicted)
+        numbers, p_label = np.full(len(P), -1), unseen.copy()
+        numbers[has_label] = labels.find_known(rows.labels)
+        p_label[numbers >= 0] = P[numbers >= 0, numbers[numbers >= 0]]
+        p_label[~has_label] = math.nan
+        return PredictionBatch(P, unseen, numbers, p_label, rows.weights, labels.decide(P, costs))
 
     def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""
         encoder = self.model.encoder
-        if encoder is None:
-            return
-        indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
-        recent = self.model.recent.rows()[0].features
-        if encoder.sparse and isinstance(recent, SparseRows):
-            indices = np.unique(recent.compact().indices).tolist()
-        encoder.feature_names = dict(
-            zip(map(str, indices), self.reader.feature_names(indices), strict=True)
-        )
+        if encoder is not None:
+            indices = [int(index) for source, index in encoder.keys if source == FEATURES and index]
+            recent = self.model.recent.rows()[0].features
+            if encoder.sparse and isinstance(recent, SparseRows):
+                indices = np.unique(recent.compact().indices).tolist()
+            names = self.reader.feature_names(indices)
+            encoder.feature_names = dict(zip(map(str, indices), names, strict=True))
 
 
 def make_encoder(
-    model: "Model", roles: Mapping[str, str], features: Any, n_classes: int
+    model: "TableClassifier", table: Table, n_new: int, *, is_row: bool = False
 ) -> TableEncoder:
-    """Return an encoder for rows that came as a table, `features` with a matrix.
+    """Return an encoder for rows that came as a table, or one as a mapping, with new classes.
 
     A sparse matrix stays sparse if it is too large for sums over all pairs of the classes.
     """
-    roles, n_columns = {**roles, **model.asked_roles}, 0
+    table, features = MissingValues(model.missing).mask(table), table.features
+    asked, n_columns = model.asked_roles, 0
+    roles = known_roles.of_first_values(table) if is_row else known_roles.of_rows(table, asked)
+    roles |= asked
     sparse = WORDS in roles.values()
     if features is not None and not sparse:
         n_columns = features.shape[1]
-        size = n_columns + model.intercept, max(2, n_classes, len(model.label_encoder))
+        size = n_columns + model.intercept, max(2, n_new + len(model.label_encoder))
         may_be_wide = isinstance(features, SparseRows) and model.learner_name == "auto"
         sparse = may_be_wide and select_backend(*size, device_named(model.device)) != PAIRS
         if not sparse:
@@ -439,10 +442,10 @@ def make_encoder(
 
 def declare_table(model: "Model", table: Table, n_classes: int) -> None:
     """Let a table of rows like those to come decide roles, and give its categories places."""
-    table = MissingValues(model.missing).mask(table)
-    roles, features = known_roles.of_rows(table, model.asked_roles), table.features
-    model.encoder = encoder = make_encoder(model, roles, features, n_classes)
-    if not encoder.sparse and features is None:
+    n_new = max(0, n_classes - len(model.label_encoder))
+    model.encoder = encoder = make_encoder(model, table, n_new)
+    if not encoder.sparse and table.features is None:
+        table = MissingValues(model.missing).mask(table)
         for rows in slice_rows(table):
             batch = encoder.encode(table.take(rows))
             encoder.admit(batch.keys, batch.roles)
@@ -451,13 +454,11 @@ def declare_table(model: "Model", table: Table, n_classes: int) -> None:
 class UnlearnedValues:
     """Counts, by column, the rows whose category a model never learned.
 
-    Such a value speaks for no class, as if it were missing. Of a column with more than a hundred
-    categories those that share places are not distinguished, and are not counted.
+    Such a value counts as missing. Categories that share places are not distinguished.
     """
 
-    def __init__(self, model: "Model") -> None:
-        self._model = model
-        self._n_rows = Counter[str]()
+    def __init__(self, model: "TableClassifier") -> None:
+        self._model, self._n_rows = model, Counter[str]()
         self._values: dict[str, dict[str, None]] = {}  # the first ones
 
     def count(self, table: Table) -> None:
@@ -468,12 +469,11 @@ class UnlearnedValues:
             if role == CATEGORY and name in table.columns:
                 texts = as_text_column(table.columns[name])
                 counts = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
-                codes = np.flatnonzero(counts)
-                values = [texts.values[code] for code in codes.tolist()]
-                is_new = ~self._are_learned(name, values)
+                values = np.array(texts.values, object)[counts > 0]
+                is_new = ~self._are_learned(name, values.tolist())
                 if is_new.any():
-                    self._n_rows[name] += int(counts[codes[is_new]].sum())
-                    new = [values[i] for i in np.flatnonzero(is_new)[:_MAX_VALUES_SHOWN].tolist()]
+                    self._n_rows[name] += int(counts[counts > 0][is_new].sum())
+                    new = values[is_new][:_MAX_VALUES_SHOWN].tolist()
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
 
     def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
@@ -483,7 +483,11 @@ class UnlearnedValues:
         if dense is not None:
             return dense.has_places(name, categories)
         assert pipeline is not None
-        return pipeline.has_occurred(encoder.wide_places(name, categories))
+        slot = 1 + encoder.places.get((name, ""), len(encoder.keys))
+        places = slot * SPACE + np.array(
+            [known_roles.place_of(part) for part in categories], np.int64
+        )
+        return pipeline.has_occurred(places)
 
     def warn(self) -> None:
         sentences = [

@@ -14,8 +14,8 @@ from folklearn.bandits.rewards import RULES, RegretCertificate, why_unproven
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.exploration import draw_action, most_regret
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import plain_row
 from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
+from folklearn.model.labels import plain_row
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.open import as_table

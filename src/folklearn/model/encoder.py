@@ -2,8 +2,8 @@
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -14,22 +14,18 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.metrics.columns import ColumnPlaces
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import MixedInput, SparseInput
-from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn, place_of
+from folklearn.model.batch import MOST_OWN, SHARED, Key, PlaceFinder, SparseInput, shared_part
+from folklearn.model.roles import CATEGORY, DATES, LEARNED, NUMBER, WORDS, EncodedColumn
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell, is_gap
 from folklearn.readers.table import MissingValues, Table, distinct_codes, not_a_row_error
-from folklearn.scaler import SPACE
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
 
-Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
+_Columns = dict[str, EncodedColumn]  # by name
 
 FEATURES = "\0"  # the source of what svmlight and VW text, or an array, have by number
-MOST_OWN = 100  # categories of a column that have a place of their own,
-SHARED = 28  # and places that all further ones share
 _FORGOTTEN = " forgotten "  # and its place, in place of a name: no value begins with a space
-_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 
 
 def as_pairs(crosses: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
@@ -44,19 +40,13 @@ def as_pairs(crosses: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Rows as a matrix, and what they bring that was not there: encoding changes nothing.
+    """Rows as a matrix, and what they bring that was not there: encoding changes nothing."""
 
-    X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
-    keys : the new ones, those that the first row needs before those of the second, and so on.
-    n_first : how many places there are with the first row.
-    dense : what the columns without words are, and bring, where X is a `MixedInput`.
-    """
-
-    X: Any
-    keys: Sequence[Key] = ()
+    X: Any  # (T, d) raw numbers, places of new keys included, or a `SparseInput`
+    keys: Sequence[Key] = ()  # the new ones, in the order in which rows need them
     roles: dict[str, str] = field(default_factory=dict)
-    n_first: int = 0
-    dense: "EncodedBatch | None" = None
+    n_first: int = 0  # places with the first row
+    dense: "EncodedBatch | None" = None  # the dense view of X, if it has one
 
 
 class TableEncoder(Serializable):
@@ -64,17 +54,14 @@ class TableEncoder(Serializable):
 
     A number has a place of its own. So has every category of a column, up to a hundred, and
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
-    Words, and everything in a model that has words, are hashed into a space of their own, too
-    wide to be dense (`SparseInput`); columns next to words come both ways (`MixedInput`), dense by
-    the encoder `dense`, which is None where there are none. Ids, weights and targets have no
-    place.
+    Words, and everything in a model that has words, are hashed into a space too wide to be dense
+    (`SparseInput`); columns next to words come both ways, dense by the encoder `dense`. Ids,
+    weights and targets have no place.
 
     Parameters
     ----------
-    roles : of the columns that are known, by name.
-    crosses : pairs of columns whose products count too.
+    roles, crosses, missing : as for `folklearn.Model`.
     sparse : whether rows stay sparse; they do if there are words.
-    missing : texts and numbers that stand for a missing value, besides the usual ones.
     """
 
     PARAMS = ("sparse", "missing")
@@ -98,7 +85,7 @@ class TableEncoder(Serializable):
         self.feature_names: dict[str, str] = {}  # of features that have a number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
-        self.n_letters = 0  # of all names and categories, which are kept as they came
+        self.n_letters = 0  # of all names and categories
         self._placed: set[str] = set()  # columns that have a place
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
         self._numeric: list[Key] = []  # keys of numbers, in order
@@ -114,12 +101,12 @@ class TableEncoder(Serializable):
         cls, context: Mapping[str, str | Sequence[str]], crosses: Iterable[Sequence[str]] = ()
     ) -> "TableEncoder":
         """Return an encoder with the places of columns, "number" or a list of all their values."""
-        for name, kind in context.items():
-            if isinstance(kind, str) and kind != NUMBER:
+        values = {name: kind for name, kind in context.items() if kind != NUMBER}
+        for name, kind in values.items():
+            if isinstance(kind, str):
                 raise InvalidInputError(
                     f'the context {name!r} is "number", or the list of its values; got {kind!r}'
                 )
-        values = {name: kind for name, kind in context.items() if kind != NUMBER}
         encoder = cls({name: CATEGORY if name in values else NUMBER for name in context}, crosses)
         encoder.declare(values)
         return encoder
@@ -133,12 +120,11 @@ class TableEncoder(Serializable):
 
     @property
     def n_unplaced(self) -> int:
-        """The number of columns that have no place: of ids, or without a value so far."""
+        """The number of columns without a place: of ids, or without a value so far."""
         return len(self.roles.keys() - self._placed)
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the names and the places of the columns take."""
         dense = 0 if self.dense is None else self.dense.n_bytes
         return 300 * (len(self.roles) + len(self.keys)) + self.n_letters + dense
 
@@ -152,14 +138,13 @@ class TableEncoder(Serializable):
         self.n_letters += sum(len(name) for name in roles if name not in self.roles)
         self.roles |= roles
         keys = list(keys)
-        for key, is_number in zip(keys, self.are_numbers(keys), strict=True):
-            source, part = key
-            self.places[key] = len(self.keys)
-            self.keys.append(key)
+        for (source, part), is_number in zip(keys, self.are_numbers(keys), strict=True):
+            self.places[source, part] = len(self.keys)
+            self.keys.append((source, part))
             self.n_letters += len(part)
             self._placed.add(source)
             if is_number:
-                self._numeric.append(key)
+                self._numeric.append((source, part))
             else:
                 self._n_own[source] = self._n_own.get(source, 0) + (not part.startswith("#"))
         self._prepare_rows()
@@ -167,26 +152,21 @@ class TableEncoder(Serializable):
     def admit_batch(self, batch: EncodedBatch) -> list[str]:
         """Open the places that rows needed.
 
-        Returns columns of categories that turn out to hold sentences, which came one by one: those
-        that have just got all places of their own.
+        Returns columns of categories that hold sentences, once they have all places of their own.
         """
         n_own = dict(self._n_own)
-        if batch.keys or batch.roles:
-            self.admit(batch.keys, batch.roles)
+        self.admit(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:
             return self.dense.admit_batch(batch.dense)
-        full = [name for name, n in self._n_own.items() if n_own.get(name, 0) < MOST_OWN <= n]
-        return [
-            name
-            for name in full
-            if known_roles.are_sentences([part for source, part in self.keys if source == name])
-        ]
+        full = (name for name, n in self._n_own.items() if n_own.get(name, 0) < MOST_OWN <= n)
+        parts = {name: [part for source, part in self.keys if source == name] for name in full}
+        return [name for name in parts if known_roles.are_sentences(parts[name])]
 
     def declare(
         self, categories: Mapping[str, Sequence[str]], features: Iterable[int] = ()
     ) -> None:
         """Open the places of all columns, of categories (first ones first), and of features."""
-        places = _PlaceFinder(self)
+        places = PlaceFinder(self.places, self._n_own)
         crosses = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         for source in (*self.learned, *crosses):
             names = crosses.get(source, (source,))
@@ -202,11 +182,8 @@ class TableEncoder(Serializable):
         self.admit(places.order_keys()[0])
 
     def find_category(self, column: str, value: Any) -> int | None:
-        """Return the place of a category that is known by name, or of a cross with it; else None.
-
-        In a model with words it is that of the other columns (`dense`): words have no names.
-        """
-        if self.dense is not None:
+        """Return the place of a category that is known by name, or of a cross with it, if any."""
+        if self.dense is not None:  # words have no names
             return self.dense.find_category(column, value)
         part = format_cell(value)
         if part is None or self.roles.get(column) != CATEGORY:
@@ -231,23 +208,19 @@ class TableEncoder(Serializable):
         return None
 
     def _find_keys(self, column: str, part: str) -> list[Key]:
-        """Return the keys that name a category of a column: its own, then those of crosses."""
-        mark = known_roles.PAIR_MARK
-        begins, ends = f"{part}{mark}", f"{mark}{part}"
+        mark, names = known_roles.PAIR_MARK, [key for key in self.keys if key[1][:1] != "#"]
         keys = [key for key in [(column, part)] if key in self.places and part[:1] != "#"]
         for a, b in self.crosses:
-            for source, name in self.keys:
-                is_named = (column == a and f"{name}{mark}".startswith(begins)) or (
-                    column == b and f"{mark}{name}".endswith(ends)
-                )
-                if source == f"{a}:{b}" and name[:1] != "#" and is_named:
+            for source, name in names:
+                begins = column == a and f"{name}{mark}".startswith(f"{part}{mark}")
+                ends = column == b and f"{mark}{name}".endswith(f"{mark}{part}")
+                if source == f"{a}:{b}" and (begins or ends):
                     keys.append((source, name))
         return keys
 
     def are_numbers(
         self, keys: Iterable[Key], roles: Mapping[str, str] | None = None
     ) -> list[bool]:
-        """Tell of keys, with roles of further columns, whether they are standardised."""
         roles = {**self.roles, **(roles or {})}
         are_numeric = {name: role in (NUMBER, *DATES) for name, role in roles.items()}
         for a, b in self.crosses:
@@ -257,28 +230,25 @@ class TableEncoder(Serializable):
 
     def describe_late(self, batch: EncodedBatch) -> dict[str, Any]:
         """Tell of the new keys whether they are numbers: missing before, and standardised."""
-        roles = self.roles | batch.roles
-        late = {}
+        roles, late = self.roles | batch.roles, dict[str, Any]()
+        late["late_missing"] = [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys]
+        late["late_numeric"] = self.are_numbers(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:
             late["dense"] = self.dense.describe_late(batch.dense)
-        return late | {
-            "late_missing": [roles.get(source) in (NUMBER, *DATES) for source, _ in batch.keys],
-            "late_numeric": self.are_numbers(batch.keys, batch.roles),
-        }
+        return late
 
     @property
     def in_words(self) -> str:
         """What linear models of these columns are linear in; `by` is what standardises numbers."""
-        parts = []
-        roles = set(self.roles.values())
+        parts, roles = [], set(self.roles.values())
         if self._numeric or (not self.sparse and FEATURES in self._placed):
             parts.append("numbers standardised by {by}")
         if CATEGORY in roles and self.sparse:
             parts.append("each category hashed to a place of its own")
         elif CATEGORY in roles:
+            rest = f", those beyond {MOST_OWN} of a column in {SHARED} shared places"
             shares = any(part.startswith("#") for _, part in self.keys)
-            rest = f", those beyond {MOST_OWN} of a column in {SHARED} shared places" * shares
-            parts.append(f"categories as 0 or 1{rest}")
+            parts.append(f"categories as 0 or 1{rest * shares}")
         if WORDS in roles:
             parts.append("texts as counts of hashed words, of length 1 in each row")
         elif self.sparse and FEATURES in self._placed:
@@ -293,39 +263,31 @@ class TableEncoder(Serializable):
         self.is_matrix = are_numbered and not self.sparse
         sources = [source for source, _ in self.keys]
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
-        if self.crosses or self.sparse or len(sources) < 2:
-            return
-        is_plain = set(self.roles.values()) <= {NUMBER, known_roles.ID, known_roles.IGNORED}
-        if is_plain and sources == self.learned and len(sources) == len(self.roles):
+        is_plain = set(self.roles.values()) == {NUMBER} and not (self.crosses or self.sparse)
+        if is_plain and len(sources) > 1 and sources == [*self.roles]:
             self._row_size = len(sources)
             self._row_values: Callable[[Any], tuple[Any, ...]] = itemgetter(*sources)
             self._row_struct = struct.Struct(f"{len(sources)}d")
 
     def encode_row(self, x: Any) -> Array | None:
-        """Return one row (d,) of numbers and categories that are all known; None for any other.
-
-        Whether numbers can be computed with is for `OnlinePipeline` to say.
-        """
+        """Return one row (d,) of numbers and categories that are all known; None for any other."""
         if self.missing and isinstance(x, Mapping):
             x = {name: self.gaps.mask_value(value) for name, value in x.items()}
         if type(x) is dict and len(x) == self._row_size:
+            row: Any = np.empty(self._row_size)
             try:  # the way of nearly all rows of numbers
-                row: Any = np.empty(self._row_size)
                 self._row_struct.pack_into(row, 0, *self._row_values(x))
+                return row
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
-            else:
-                return row
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
         if self.sparse or self.crosses:
             return None
         values: Array = self.absent.copy()
         for name, value in x.items():
+            name = name if type(name) is str else str(name)  # as a table of the row would have it
             role = self.roles.get(name)
-            if role is None and type(name) is not str:
-                name = str(name)  # as a table of the row would have it
-                role = self.roles.get(name)
             if role == NUMBER:
                 if value is None:
                     continue
@@ -360,15 +322,15 @@ class TableEncoder(Serializable):
         if not table.columns.keys() <= self.roles.keys():
             new_roles = known_roles.of_first_values(table, skip=self.roles)
             if not self.sparse:  # a text that comes late is a category where rows are dense
-                texts = {name: CATEGORY for name, role in new_roles.items() if role == WORDS}
-                new_roles |= texts
+                new_roles |= {n: CATEGORY for n, role in new_roles.items() if role == WORDS}
+        roles = self.roles | new_roles
         columns = {
             name: known_roles.encode_column(name, role, table.columns[name])
-            for name, role in (self.roles | new_roles).items()
+            for name, role in roles.items()
             if role in LEARNED and name in table.columns
         }
         if self.crosses:
-            self._add_crosses(columns, self.roles | new_roles)
+            self._add_crosses(columns, roles)
         is_whole = features is not None and features.shape[1] == len(self.keys)
         if self.is_matrix and not columns and is_whole:  # the rows as they are
             matrix: Any = features.dense() if isinstance(features, SparseRows) else features
@@ -376,26 +338,21 @@ class TableEncoder(Serializable):
             return EncodedBatch(matrix, (), new_roles, len(self.keys))
         if not self.sparse:
             return self._encode_dense(columns, features, len(table), new_roles)
-        finder, dense = _PlaceFinder(self), None
+        finder, dense = PlaceFinder(self.places, self._n_own), None
         X = self._fill_sparse(finder, columns, table)
         if self.dense is not None:
             others = {name: column for name, column in columns.items() if column.words is None}
             late_roles = {name: role for name, role in new_roles.items() if role != WORDS}
             dense = self.dense._encode_dense(others, None, len(table), late_roles)
-            keys, roles = [*self.keys, *finder.new], {FEATURES: WORDS} | self.roles | new_roles
-            words = [slot for slot, (name, _) in enumerate(keys, 1) if roles.get(name) == WORDS]
-            X = MixedInput.of(X, dense.X, tuple(words))
-        n_first = len(self.keys) + len(finder.new)
-        return EncodedBatch(X, [*finder.new], new_roles, n_first, dense)
+            slots, roles = enumerate([*self.keys, *finder.new], 1), {FEATURES: WORDS} | roles
+            words = [slot for slot, (name, _) in slots if roles.get(name) == WORDS]
+            X = replace(X, dense=dense.X, words=tuple(words))
+        return EncodedBatch(X, [*finder.new], new_roles, len(self.keys) + len(finder.new), dense)
 
     def _encode_dense(
-        self,
-        columns: Mapping[str, EncodedColumn],
-        features: Any,
-        n_rows: int,
-        new_roles: dict[str, str],
+        self, columns: _Columns, features: Any, n_rows: int, new_roles: dict[str, str]
     ) -> EncodedBatch:
-        finder = _PlaceFinder(self)
+        finder = PlaceFinder(self.places, self._n_own)
         cells: list[tuple[Any, Any, Any]] = []  # rows, places and values
         for source, column in columns.items():
             if column.codes is not None:
@@ -438,7 +395,7 @@ class TableEncoder(Serializable):
         X = X if order is None else np.ascontiguousarray(X[:, order])
         return EncodedBatch(X, keys, new_roles, n_first)
 
-    def _add_crosses(self, columns: dict[str, EncodedColumn], roles: Mapping[str, str]) -> None:
+    def _add_crosses(self, columns: _Columns, roles: Mapping[str, str]) -> None:
         for a, b in self.crosses:
             for name in (a, b):
                 if roles.get(name, NUMBER) not in LEARNED:
@@ -449,18 +406,13 @@ class TableEncoder(Serializable):
                 columns[f"{a}:{b}"] = known_roles.cross_columns(a, columns[a], b, columns[b])
 
     def encode_known(self, table: Table) -> Any:
-        """Return the rows of a table as a matrix of the places that are there."""
+        """Return rows as a matrix of the places that are there."""
         X, n = self.encode(table).X, len(self.keys)
-        if isinstance(X, MixedInput):
-            assert self.dense is not None
-            return X.of_slots(n, max(1, len(self.dense.keys)))
         if isinstance(X, SparseInput):
-            return X.of_slots(n)
+            return X.of_slots(n, None if self.dense is None else max(1, len(self.dense.keys)))
         return np.ascontiguousarray(X[:, :n]) if n else np.zeros((len(X), 1))
 
-    def _fill_sparse(
-        self, finder: "_PlaceFinder", columns: Mapping[str, EncodedColumn], table: Table
-    ) -> SparseInput:
+    def _fill_sparse(self, finder: PlaceFinder, columns: _Columns, table: Table) -> SparseInput:
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
         for source, column in columns.items():
@@ -473,15 +425,14 @@ class TableEncoder(Serializable):
         if table.features is not None:
             features = SparseRows.of(table.features)
             if np.isnan(features.values).any():
-                filled = np.nan_to_num(features.values, posinf=np.inf, neginf=-np.inf)
-                features = SparseRows(features.indptr, features.indices, filled, features.shape[1])
-                features = SparseRows.of(features.array())  # without zeros
+                array = features.array().copy()
+                array.data[np.isnan(array.data)] = 0.0
+                features = SparseRows.of(array)  # without zeros
             parts[1 + finder.find((FEATURES, ""))] = features
         numeric = [*self._numeric, *(key for key in finder.new if key in numbers)]
-        values = np.full((len(table), len(numeric)), math.nan)
+        values = np.empty((len(table), len(numeric)))
         for j, key in enumerate(numeric):
-            if key in numbers:
-                values[:, j] = numbers[key]
+            values[:, j] = numbers.get(key, math.nan)
         return SparseInput.of_parts(values, [1 + finder.find(key) for key in numeric], parts)
 
     def name_of(self, source: str, part: str) -> str:
@@ -491,22 +442,18 @@ class TableEncoder(Serializable):
         if not part:
             return source
         if part.startswith("#"):
-            return f"{source} = (further ones, {part})"
-        if part.startswith(_FORGOTTEN):
-            return f"{source} = ({part.strip()})"
-        is_category = self.roles.get(source, CATEGORY) == CATEGORY
-        return f"{source} = {part}" if is_category else f"{source}: {part}"
+            part = f"(further ones, {part})"
+        elif part.startswith(_FORGOTTEN):
+            part = f"({part.strip()})"
+        elif self.roles.get(source, CATEGORY) != CATEGORY:
+            return f"{source}: {part}"
+        return f"{source} = {part}"
 
     def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell of categories of a column of dense rows whether they have a place."""
         share = self._n_own.get(name, 0) >= MOST_OWN
         parts = ((part, shared_part(part) if share else part) for part in categories)
         return np.array([any((name, p) in self.places for p in pair) for pair in parts], bool)
-
-    def wide_places(self, name: str, categories: Sequence[str]) -> NDArray[np.int64]:
-        """Return the columns (n,) of wide rows that categories of a column of the data have."""
-        slot = 1 + self.places.get((name, ""), len(self.keys))
-        return slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
 
     def column_places(self, n_places: int) -> list[ColumnPlaces]:
         """Return the columns that have some of the first places of a row, in their order."""
@@ -519,7 +466,7 @@ class TableEncoder(Serializable):
             role = self.roles.get(source, NUMBER)
             places = [self.places[source, part] for part in parts]
             if source == FEATURES:
-                names = [self.feature_names.get(part, part) for part in parts]
+                names = (self.feature_names.get(part, part) for part in parts)
                 features = zip(names, places, strict=True)
                 layout += [ColumnPlaces(name, role, [at], None, True) for name, at in features]
             elif parts:
@@ -533,10 +480,8 @@ class TableEncoder(Serializable):
 
     def to_record(self) -> Record:
         record = super().to_record()
-        record.config.update(
-            roles=list(self.roles.items()), crosses=self.crosses, keys=list(self.keys)
-        )
-        record.config["feature_names"] = dict(self.feature_names)
+        record.config.update(roles=list(self.roles.items()), crosses=self.crosses)
+        record.config.update(keys=list(self.keys), feature_names=dict(self.feature_names))
         if self.dense is not None:
             put_inside(record, "dense", self.dense)
         return record
@@ -552,54 +497,3 @@ class TableEncoder(Serializable):
 
     def __repr__(self) -> str:
         return f"TableEncoder({join_names(list(self.roles))})"
-
-
-class _PlaceFinder:
-    """The places of keys while rows are encoded: those there, and new ones behind them."""
-
-    def __init__(self, encoder: TableEncoder) -> None:
-        self._known, self._n_own = encoder.places, dict(encoder._n_own)
-        self.new: dict[Key, tuple[int, int]] = {}  # their places, and the rows that need them first
-
-    def find(self, key: Key, row: int = 0) -> int:
-        place = self._known.get(key)
-        if place is None:
-            place, _ = self.new.setdefault(key, (len(self._known) + len(self.new), row))
-        return place
-
-    def find_number(self, key: Key, values: Array) -> int | None:
-        """Return the place of numbers, None if they have none and are all missing."""
-        first = int(np.isnan(values).argmin()) if len(values) else 0
-        is_present = key in self._known or (len(values) and not np.isnan(values[first]))
-        return self.find(key, first) if is_present else None
-
-    def find_category(self, source: str, category: str, row: int) -> int:
-        key = (source, category)
-        if key not in self._known and key not in self.new:
-            n_own = self._n_own.get(source, 0)
-            if n_own >= MOST_OWN or category.startswith("#"):
-                return self.find((source, shared_part(category)), row)
-            self._n_own[source] = n_own + 1
-        return self.find(key, row)
-
-    def order_keys(self) -> tuple[list[Key], Any, int]:
-        """Return new keys as rows need them, the order of all places if it changes, `n_first`."""
-        n, rows = len(self._known), [row for _, row in self.new.values()]
-        keys = sorted(self.new, key=lambda key: self.new[key][1])
-        order = None if rows == sorted(rows) else [*range(n), *(self.new[key][0] for key in keys)]
-        return keys, order, n + rows.count(0)
-
-
-def shared_part(category: str) -> str:
-    return f"#{place_of(category) % SHARED}"
-
-
-def slice_rows(table: Table) -> Iterator[slice]:
-    """Yield slices of rows that are small enough to be dense."""
-    features = table.features
-    width = len(table.columns) if features is None else features.shape[1]
-    if isinstance(features, SparseRows):
-        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
-    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
-    for start in range(0, len(table), size):
-        yield slice(start, min(start + size, len(table)))

@@ -18,7 +18,8 @@ from folklearn.kernels import scaling
 from folklearn.kernels.simplex import helmert
 from folklearn.learners.folklore import SecondOrderLearner
 from folklearn.model import roles as known_roles
-from folklearn.model.encoder import FEATURES, TableEncoder, shared_part
+from folklearn.model.batch import shared_part
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import CATEGORY, DATE_PARTS, DATES, DAY_SECONDS, NUMBER, WORDS
 from folklearn.model.terms import TermScaler, TermSet

@@ -1,4 +1,4 @@
-r"""Hold-out: recent rows, predicted by the model as it would be saved.
+r"""What of a pipeline predicts, and its hold-out: recent rows, predicted as if it were saved.
 
 Progressive predictions are made just before each label comes. A model that is saved and used later
 does not follow the labels: an expert that tracks the last few is good in the first setting and bad
@@ -8,16 +8,24 @@ experts are weighted in whatever predicts many rows at once.
 """
 
 import copy
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn import validation
-from folklearn.arrays import TINY, Array, log_losses, softmax
+from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
+from folklearn.batch.sparse_fit import ColumnModel
+from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
-from folklearn.model.batch import BatchBuffer, RawBatch
+from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.scaler import MixedScaler, OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable, put_inside
+from folklearn.sparse import SparseRows
+
+if TYPE_CHECKING:
+    from folklearn.model.pipeline import OnlinePipeline
 
 _FIRST_STRIPE_START = 64  # rounds
 _MAX_STRIPE_ROWS = 288
@@ -58,16 +66,15 @@ class HoldoutWeights(Serializable):
     PARAMS = ("wide",)
     COUNTERS = ("_start", "_stop")
 
+    _learner: Learner | None  # as it was when the stripe began
+    _scaler: Any
+
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)
         self._start, self._stop = _FIRST_STRIPE_START, 0
-        self.is_open, self.next_round = False, self._start
-        self.loss = float("nan")
         self.losses: dict[str, float] = {}
-        self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
-        self._learner: Learner | None = None  # as it was when the stripe began
-        self._scaler: Any = None
-        self.rows = BatchBuffer()
+        self._set_totals(np.zeros(2))
+        self._drop_stripe()
 
     @property
     def stripe_rows(self) -> int:
@@ -80,27 +87,33 @@ class HoldoutWeights(Serializable):
         """Begin a stripe if it is time.
 
         If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
-        returned, for `add_scores` once the rows have been learned.
+        returned, for `end` once the rows have been learned.
         """
+        self.next_round = self._start
         if n_rounds != self._start:
             return None
         n_rows = self.stripe_rows
         self._start += max(2 * n_rows, n_rounds // _WIDE_SPACING if self.wide else 0)
-        self._stop = n_rounds + n_rows
-        self.next_round = self._start
-        if learner is None:
-            return None
-        if ahead is not None:
-            return self._score(learner, scaler, ahead)
-        self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
-        self.is_open, self.next_round = True, self._stop
-        return None
+        self._stop, self.next_round = n_rounds + n_rows, self._start
+        scores = None
+        if learner is not None and ahead is not None:
+            scores = self._score(learner, scaler, ahead)
+        elif learner is not None:
+            self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
+        self.is_open = self._learner is not None
+        if self.is_open or scores is not None:
+            self.next_round = self._stop
+        return scores
 
-    def end(self, n_rounds: int) -> bool:
-        """Score the rows of the open stripe if it is complete; tell whether it was."""
-        if n_rounds == self._stop:
+    def end(self, n_rounds: int, scores: StripeScores | None = None) -> bool:
+        """Score the rows of a stripe if it is complete, unless they were; tell whether it was."""
+        if n_rounds != self._stop:
+            return False
+        if self.is_open:
             self._close(1)
-        return n_rounds == self._stop
+        else:
+            self._add_scores(scores)
+        return True
 
     def release_rows(self) -> None:
         """End the open stripe now: its rows are scored, or dropped if they are few."""
@@ -108,13 +121,14 @@ class HoldoutWeights(Serializable):
             self._close(_LEAST_STRIPE_ROWS)
 
     def _close(self, least_rows: int) -> None:
-        batch, scores = self.rows.batch(), None
-        if self._learner is not None and batch is not None and len(batch.weights) >= least_rows:
-            scores = self._score(self._learner, self._scaler, batch)
-        self._learner, self._scaler, self.rows = None, None, BatchBuffer()
-        self.is_open, self.next_round = False, self._start
-        if scores is not None:
-            self.add_scores(scores)
+        batch, learner, scaler = self.rows.batch(), self._learner, self._scaler
+        self._drop_stripe()
+        if learner is not None and batch is not None and len(batch.weights) >= least_rows:
+            self._add_scores(self._score(learner, scaler, batch))
+
+    def _drop_stripe(self) -> None:
+        self._learner, self._scaler = None, None
+        self.rows, self.is_open, self.next_round = BatchBuffer(), False, self._start
 
     def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
         batch = _cut(batch, scaler, learner.n_classes)
@@ -134,14 +148,16 @@ class HoldoutWeights(Serializable):
         averages = dict(zip(names, (losses / weight).tolist(), strict=True))
         return averages, np.array([mixture_loss, weight])
 
-    def add_scores(self, scores: StripeScores) -> None:
-        losses, totals = scores
-        past = self.losses if self.losses.keys() >= losses.keys() else {}  # else of other experts
-        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in losses.items()}
-        self._set_totals(_DECAY * self._totals + totals)
+    def _add_scores(self, scores: StripeScores | None) -> None:
+        self.next_round = self._start
+        if scores is not None:
+            losses, totals = scores
+            past = self.losses if self.losses.keys() >= losses.keys() else {}  # of other experts
+            self.losses = {name: _DECAY * past.get(name, 0.0) + losses[name] for name in losses}
+            self._set_totals(_DECAY * self._totals + totals)
 
     def _set_totals(self, totals: Array) -> None:
-        self._totals = totals
+        self._totals = totals  # loss and weight of recent stripes
         total, weight = totals.tolist()
         self.loss = total / weight if weight > 0.0 else float("nan")
 
@@ -158,8 +174,7 @@ class HoldoutWeights(Serializable):
 
     def without_stripe(self) -> Self:
         copied = self._shallow()
-        copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
-        copied.is_open = False
+        copied._drop_stripe()
         return copied
 
     def to_record(self) -> Record:
@@ -197,11 +212,150 @@ class HoldoutWeights(Serializable):
                 self.rows.add(batch)
 
 
+class ScaledLearner(Serializable):
+    """A scaler, a learner and the weights of its experts: what of a pipeline predicts."""
+
+    sparse: bool
+    n_classes: int
+    scaler: OnlineScaler | SparseScaler
+    learner: Learner | None
+    holdout: HoldoutWeights
+    # What predicts after `refit` until something is learned: weights (K, columns), or of some.
+    batch_fit: Array | ColumnModel | None = None
+    _predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
+
+    @property
+    def dense(self) -> "OnlinePipeline | None":
+        """What learns the columns other than words, None where there are none."""
+        return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
+
+    @property
+    def n_features(self) -> int:
+        """The number of raw features so far, or of slots."""
+        return self.scaler.n_features
+
+    def predict(self, X: Any) -> Array:
+        """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
+        return self._predict_scaled(self.scale(X, by_holdout=True), by_holdout=True)
+
+    def predict_next(self, X: Any) -> Array:
+        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
+        return self._predict_scaled(self.scale(X))
+
+    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
+        if self.learner is None:  # there is one class at most
+            return np.ones((len(Z), self.n_classes))
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.predict(Z)
+        if self.batch_fit is not None:
+            return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
+        norms = validation.norms(Z)
+        weights = self.holdout.weights(self.learner) if by_holdout else None
+        if weights is None:
+            return self.learner._predict_rows(Z, norms)
+        P = self.learner._expert_predictions(Z, norms)
+        np.maximum(P, TINY, out=P)
+        return np.tensordot(weights, P, 1)
+
+    def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
+        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
+        X = self._check_rows(X, self.n_features)
+        Z: Any = self.scaler.scale_rows(X, learn=False)
+        if not isinstance(self.scaler, MixedScaler):
+            return Z
+        dense = self.scaler.dense
+        if by_holdout:
+            return self.scaler.stack(Z, X, dense.predict(X.dense))
+        # One by one: sums over several rows round otherwise.
+        P = [dense.predict_row(x) for x in dense._check_rows(X.dense, dense.n_features)]
+        return self.scaler.stack(Z, X, np.array(P).reshape(len(X), dense.n_classes))
+
+    def predict_row(self, x: Array) -> Array:
+        """Return `predict_next` of one raw row of floats, not checked but for its norm."""
+        scaler, learner = self.scaler, self.learner
+        assert isinstance(scaler, OnlineScaler)
+        z = scaler.scale_row(x, False)
+        if learner is None or self.batch_fit is not None:
+            return self._predict_scaled(z[None])[0]
+        p = learner._predict(z)
+        self._predicted = x, p
+        return p
+
+    @property
+    def feature_columns(self) -> Labels:
+        """The columns (d,) of raw features of dense rows, see `OnlineScaler`."""
+        assert isinstance(self.scaler, OnlineScaler)
+        return self.scaler.feature_columns
+
+    def coef(self) -> Array:
+        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
+        if isinstance(self.batch_fit, np.ndarray):
+            return self.batch_fit[:, -self.scaler.n_columns :]
+        if isinstance(self.batch_fit, ColumnModel):
+            W = np.zeros((self.n_classes, self.scaler.n_columns))
+            W[:, self.batch_fit.columns] = self.batch_fit.weights.T
+            return W
+        if self.learner is None:
+            raise InvalidInputError("there are no weights before the second class")
+        return self.learner.coef()
+
+    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
+        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
+
+        Weights are (K, d), constants (K,).
+        """
+        scaler = self.scaler
+        assert isinstance(scaler, OnlineScaler)
+        W = self.coef() if W is None else W
+        a, b = scaler.line()
+        of_features = W[:, self.feature_columns]
+        constants = of_features @ b
+        if scaler.intercept:
+            constants = constants + W[:, scaler.place] * scaler.unit
+        return of_features * a, constants
+
+    def n_places(self, X: SparseInput | None = None) -> int:
+        """Count the columns that occurred in a wide model, or will have with X."""
+        if not isinstance(self.learner, SparseSgd):
+            return 0 if X is None else X.count_columns()
+        if X is None:
+            return self.learner.n_columns
+        return self.learner.n_columns_with(X.cells.compact().indices)
+
+    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell of columns (n,) of a wide model whether rows had them."""
+        if isinstance(self.batch_fit, ColumnModel):
+            return np.isin(columns, self.batch_fit.columns)
+        if isinstance(self.learner, SparseSgd):
+            return self.learner.has_occurred(columns)
+        return np.ones(len(columns), bool)  # of one class
+
+    def column_weights(self) -> tuple[Any, Array]:
+        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.columns, self.batch_fit.weights
+        assert isinstance(self.learner, SparseSgd)
+        return self.learner.column_weights()
+
+    def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
+        if self.sparse:
+            if not isinstance(X, SparseInput):
+                X = SparseInput.of_rows(SparseRows.checked(X))
+            validation.contexts(X.numbers, len(X.slots), gaps=True)
+            return X
+        X = validation.numbers("X", X)
+        width = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
+        return validation.contexts(X, n_features or width, gaps=True)[0]
+
+    @property
+    def intercept_column(self) -> int | None:
+        return self.scaler.place if self.scaler.intercept else None
+
+
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
     """Return the rows of weight that a scaler and a learner of `n_classes` could have seen."""
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
     sized = batch.resize(scaler.n_features, n_classes)
     if isinstance(scaler, MixedScaler):
-        X = sized.X.of_slots(scaler.n_features, scaler.dense.n_features)
-        sized = sized._replace(X=X)
+        sized = sized._replace(X=sized.X.of_slots(scaler.n_features, scaler.dense.n_features))
     return sized.take(~is_later & (batch.weights > 0.0))

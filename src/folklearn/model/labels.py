@@ -1,8 +1,8 @@
-"""Labels of any hashable kind, or probabilities of them, by the numbers of their classes."""
+"""Labels of any hashable kind, or probabilities of them, by class; rows that wait for one."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.readers.convert import is_null
+from folklearn.readers.convert import format_cell, is_null
 from folklearn.readers.table import TextColumn, distinct_codes
 from folklearn.utils import count_of, join_names
 
@@ -288,3 +288,42 @@ def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
         label: total / (len(totals) * weight) if weight > 0.0 else 0.0
         for label, weight in totals.items()
     }
+
+
+class PendingPrediction(NamedTuple):
+    """A row, what was predicted for the classes known then, and for one that was not.
+
+    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
+    when the label comes.
+    """
+
+    x: dict[str, Any]
+    p: Array
+    unseen: float
+    thresholds: Array | None = None
+
+    def as_batch(self, n_classes: int) -> tuple[Array, Array, Labels]:
+        """Return probabilities (1, K), that of a new class (1,), and how many were known (1,)."""
+        P = np.pad(self.p, (0, n_classes - len(self.p)))[None]
+        return P, np.array([self.unseen]), np.array([len(self.p)])
+
+    def plain(self) -> list[Any]:
+        """Return it as JSON holds it."""
+        thresholds = None if self.thresholds is None else self.thresholds.tolist()
+        return [plain_row(self.x), self.p.tolist(), self.unseen, thresholds]
+
+    @classmethod
+    def of_plain(cls, x: Any, p: Any, unseen: float, thresholds: Any) -> "PendingPrediction":
+        issued = None if thresholds is None else np.array(thresholds)
+        return cls(dict(x), np.array(p), unseen, issued)
+
+
+def plain_row(value: Any) -> Any:
+    """Return a row, or a value of one, as JSON holds it; values of other kinds become text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_row(inner) for key, inner in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return None if isinstance(value, float) else format_cell(value)

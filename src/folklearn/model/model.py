@@ -17,19 +17,17 @@ from folklearn.evidence.passes import MapReduce
 from folklearn.metrics.accumulator import Metrics, Window
 from folklearn.metrics.predictions import PredictionBatch, log_loss, probability_of_label
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import PendingPrediction, RowBuffer
+from folklearn.model.batch import RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
-from folklearn.model.encoder import slice_rows
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.labels import Costs, encode_labels
+from folklearn.model.labels import PendingPrediction, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
-from folklearn.model.run import Run, Score
+from folklearn.model.run import Run
 from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
-from folklearn.readers.table import MissingValues, Table, not_a_row_error, table_from_records
+from folklearn.readers.table import Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record
-from folklearn.sparse import is_sparse
 from folklearn.utils import count_of, join_names
 
 _ROWS_PER_LOOK = 256  # at columns, where the model is watched
@@ -40,16 +38,15 @@ _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was n
 class Model(TableClassifier):
     r"""A model that learns rows as they come, and says what it is worth.
 
-    It takes what people have: dictionaries, data frames, files. Nothing has to be declared:
-    columns get roles (number, category, words, date, id) from their first values, classes are
-    learned when they appear, values may be missing, labels may be of any type, or soft (a
-    dictionary of probabilities). No learning rate has to be chosen.
+    It takes dictionaries, data frames and files. Nothing has to be declared: columns get roles
+    (number, category, words, date, id) from their first values, classes are learned when they
+    appear, values may be missing, labels may be of any type, or soft (a dictionary of
+    probabilities). No learning rate has to be chosen.
 
-    Two losses are kept. The *progressive* one, of predictions made just before each label came; and
+    Two losses are kept: the *progressive* one, of predictions made just before each label came, and
     the *hold-out* one, of rows ahead by the model as it would be saved (`HoldoutWeights`).
     `predict_one` and `predict_proba_one` are for a row whose label comes soon; `predict` and
-    `predict_proba` are for many rows that the model will not follow, and weigh what they mix by
-    the hold-out record. After `fit` all of them are the fit.
+    `predict_proba` for rows that the model will not follow. After `fit` all of them are the fit.
 
     Parameters
     ----------
@@ -61,27 +58,22 @@ class Model(TableClassifier):
     class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
-    terms : curves, products and waves of the columns next to the columns themselves, in one
-        mixture (`TermMixture`): "auto", the default, as many as a budget of operations for a row
-        allows, with the learner "auto"; "none" for a linear model; "all" without a budget. They are
-        chosen after 64 rows and again after 256. Words, and rows without `scale`, have none;
-        columns next to words do.
+    terms : curves, products and waves of the columns next to the columns themselves, chosen after
+        64 rows and again after 256: "auto", as many as a budget of operations for a row allows,
+        with the learner "auto"; "none" for a linear model; "all" without a budget. Words, and
+        rows without `scale`, have none; columns next to words do.
     missing : texts and numbers, such as ``("unknown", -999)``, that stand for a missing value in
         every column. None, NaN and empty texts always do; in columns of numbers and dates so do NA,
         N/A, n.a., #N/A, NaN, null, None, "?" and "-".
     windows : keep lower bounds for recent windows too (`windows`), which takes longer.
     coverage : shares of labels that sets of `predict_set` should have, declared from the first row
         on; () for no sets. With ``coverage_by="class"`` each class has its own thresholds.
-    device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
-        a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
-        is on the CPU, see `to`.
+    device : of the learners "auto" and "leader": "cpu", the default, or a device of PyTorch such as
+        "cuda" (extra ``gpu``). It is not saved: a model that is loaded is on the CPU, see `to`.
     settings : parameters of the learner, such as ``lam=0.1``.
 
     Attributes
     ----------
-    labels : the classes known so far, in the order of the columns of `predict_proba`.
-    roles : the role of every column so far.
-    n_rounds : number of rows learned.
     metrics : totals over the stream, its segments, classes and columns (`Metrics`); saved with it.
     sets : how often prediction sets missed the label, with a bound (`PredictionSets`).
     pending : the rows that wait for their labels, by number.
@@ -109,8 +101,6 @@ class Model(TableClassifier):
         if self._monitor is not None:
             self._monitor.forget()
 
-    # One row at a time.
-
     def learn_one(
         self,
         x: Mapping[Any, Any],
@@ -121,9 +111,8 @@ class Model(TableClassifier):
     ) -> None:
         """Learn one row, a mapping of column names to values, and its label.
 
-        The loss that counts is that of `asked`, if it was predicted before (see `tell`). A row of
-        known columns with a known label goes a short way without tables; every other row, also one
-        that is refused, is a table of one: it names the column to blame.
+        The loss that counts is that of `asked`, if it was predicted before (`tell`). What is not
+        a row of known columns with a known label is a table of one, which names what is wrong.
         """
         pipeline, encoder, labels = self.pipeline, self.encoder, self.label_encoder
         try:
@@ -173,25 +162,21 @@ class Model(TableClassifier):
     def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
         """Predict a row whose label comes later; return probabilities and its number.
 
-        What waits for its label, `pending` by number, is part of the state, and saved with it.
+        What waits for its label is in `pending`, and saved with the model.
         """
         p = self.predict_proba_one(x)
         self._n_asked += 1
-        self.pending[self._n_asked] = PendingPrediction(
-            dict(x), np.array(list(p.values())), self.unseen_probability, self.sets.thresholds
-        )
+        parts = np.array([*p.values()]), self.unseen_probability, self.sets.thresholds
+        self.pending[self._n_asked] = PendingPrediction(dict(x), *parts)
         return p, self._n_asked
 
     def tell(self, asked: int | PendingPrediction, y: Any, *, weight: float = 1.0) -> None:
-        """Learn the row that was asked for under a number, now that its label is known.
-
-        The loss that counts is that of what was predicted then. A row that waited elsewhere is
-        given with its prediction.
-        """
-        prediction = asked if isinstance(asked, PendingPrediction) else None
-        if not isinstance(asked, PendingPrediction):
-            prediction = self.pending.get(validation.count("the number of a row", asked, 1))
-        if prediction is None:
+        """Learn the row that was asked for; the loss that counts is that of the prediction then."""
+        if isinstance(asked, PendingPrediction):
+            prediction, number = asked, 0
+        elif (number := validation.count("the number of a row", asked, 1)) in self.pending:
+            prediction = self.pending[number]
+        else:
             raise InvalidInputError(
                 f"no row waits under the number {asked!r}: it was never asked for, or has its label"
             )
@@ -204,16 +189,14 @@ class Model(TableClassifier):
         try:
             self.learn_one(prediction.x, y, weight=weight, asked=prediction)
         finally:
-            if self.n_rounds > n_rounds and not isinstance(asked, PendingPrediction):
-                del self.pending[asked]  # also if an alert raised
-
-    # Many rows.
+            if self.n_rounds > n_rounds:  # also if an alert raised
+                self.pending.pop(number, None)
 
     def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> PredictionBatch:
         """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
 
-        y holds a label for every row, some of them may be soft; or it is a matrix (T, K) of
-        probabilities of `labels`. `weight` is one number for all rows, or one for each.
+        y holds a label for every row, some may be soft; or it is a matrix (T, K) of probabilities
+        of `labels`. `weight` is one number for all rows, or one for each.
         """
         table = as_table(rows)
         if weight is not None and np.ndim(weight) == 0:
@@ -230,20 +213,10 @@ class Model(TableClassifier):
         row: Mapping[Any, Any] | None = None,
         asked: PendingPrediction | None = None,
     ) -> PredictionBatch:
-        """Predict, then learn, the rows of a table; rows that are refused change nothing.
-
-        `numbers` are class numbers (T,), or soft labels (T, K), `new` the labels of new classes;
-        `row` is the only one, if it came as a mapping.
-        """
+        """Predict, then learn, a table, or one `row`; the rest is from `LabelEncoder.encode`."""
         encoder, pipeline, was_open = self.encoder, self.pipeline, self.is_open
         if encoder is None:
-            n_classes = len(self.label_encoder) + len(new)
-            masked = MissingValues(self.missing).mask(table)
-            if row is None:
-                roles = known_roles.of_rows(masked, self.asked_roles)
-            else:
-                roles = known_roles.of_first_values(masked)
-            encoder = make_encoder(self, roles, table.features, n_classes)
+            encoder = make_encoder(self, table, len(new), is_row=row is not None)
         batch = encoder.encode(table)
         if pipeline is None:
             pipeline = self._make_pipeline(encoder, batch)
@@ -268,11 +241,9 @@ class Model(TableClassifier):
                     self.is_open = True
         n_known = pipeline.n_known
         if not was_open:  # until a class comes that was not declared
-            is_old = np.diff(n_known, append=pipeline.n_classes) == 0
-            u[np.logical_and.accumulate(is_old)] = 0.0
+            u[np.logical_and.accumulate(np.diff(n_known, append=pipeline.n_classes) == 0)] = 0.0
         if asked is not None:
-            P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
-            u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
+            P, u, n_known = asked.as_batch(P.shape[1])
         values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
         row_weights = weights
         if self.label_encoder.class_weight is not None:
@@ -291,15 +262,12 @@ class Model(TableClassifier):
             self.recent.add(table, predicted.labels)
         else:
             self.recent.add_row(dict(row), int(predicted.labels[0]))
-        for name in sentences:
-            if name not in self.asked_roles:
-                known_roles.warn_of_sentences(name)
+        for name in (name for name in sentences if name not in self.asked_roles):
+            known_roles.warn_of_sentences(name)
         if self._monitor is not None:  # last: its alert may raise
             self._monitor.observe_many(predicted.losses)
             self._watch_columns(len(weights))
         return predicted
-
-    # Files and frames.
 
     def run(
         self,
@@ -319,14 +287,13 @@ class Model(TableClassifier):
         Parameters
         ----------
         source : a path ("-" is standard input), a data frame, or an iterable of dictionaries.
-        target : the column of the labels; svmlight and VW text have none to name.
-        weight : a column of weights.
+        target, weight : the columns of labels and weights; svmlight and VW text have none to name.
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
-        exact : whether to fit a logistic regression to all rows afterwards (`Run.hindsight`), which
-            keeps them in memory; None does so for at most 3,000 weights and 4 million numbers.
-        options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
+        exact : fit a logistic regression to all rows afterwards (`Run.hindsight`), which keeps them
+            in memory; None does so for at most 3,000 weights and 4 million numbers.
+        options : of the reader: format, delimiter, encoding, decimal; and on_bad, a function that
             takes every row that cannot be read, which is then left out.
         """
         dataset = ModelDataset(
@@ -355,11 +322,10 @@ class Model(TableClassifier):
         """Learn a file or a frame as a batch: shuffled, then fitted until nothing changes.
 
         Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
-        `hindsight` is then what an ordinary regression would have, `exact` as for `run`.
-        `passes` limits how often the rows are gone over, 1 learns each once. `n_jobs` threads share
-        the passes of the fit, -1 for as many as there are cores, with the same model to the last
-        bit; rows are learned by one. ``device`` is where its sums are made, by default that of the
-        model.
+        `hindsight` is then what an ordinary regression would have, `exact` as for `run`. `passes`
+        limits how often the rows are gone over, 1 learns each once. `n_jobs` threads share the
+        passes, -1 for as many as there are cores, with the same model to the last bit. ``device``
+        is where sums are made, by default that of the model.
         """
         MapReduce.from_options(n_jobs, device)  # checks, before anything is learned
         self._forget()
@@ -373,75 +339,11 @@ class Model(TableClassifier):
         self.hindsight = encoded.regression(self)
         return self
 
-    def predict_proba(self, source: Any, **options: Any) -> Array:
-        """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
-        pipeline, encoder = self._check_learned()
-        unlearned, parts = UnlearnedValues(self), [np.empty((0, len(self.label_encoder)))]
-        if isinstance(source, Table | np.ndarray) or is_sparse(source):
-            whole = as_table(source)
-            tables, dataset = (whole.take(rows) for rows in slice_rows(whole)), None
-        else:
-            dataset = ModelDataset(self, source, **{"known_only": True, **options})
-            tables = (labelled.table for labelled in dataset.rows())
-        for table in tables:
-            unlearned.count(table)
-            parts.append(pipeline.predict(encoder.encode_known(table)))
-        if dataset is not None:
-            dataset.warn_of_left_out()
-            dataset.warn_of_missing()
-        unlearned.warn()
-        return np.concatenate(parts)
-
-    def predict(self, source: Any, *, costs: Costs | None = None, **options: Any) -> list[Any]:
-        """Return the most likely label of every row, or that of least expected cost.
-
-        `costs` are of mistakes, 1 for those that are not named: ``{"fraud": 50}`` of predicting a
-        fraud as anything else, ``{("fraud", "theft"): 5}`` of predicting it as a theft. Of two
-        classes these are a threshold: "fraud" from a probability of 1/51. Probabilities are taken
-        back to those without `class_weight`.
-        """
-        P = self.predict_proba(source, **options)
-        decided = self.label_encoder.decide(P, costs)
-        return [self.label_encoder.kept[k] for k in decided.tolist()]
-
-    def predict_set(self, source: Any, coverage: float = 0.9, **options: Any) -> Any:
-        """Return the labels that a row may have, the most probable first; of a table a list.
-
-        `source` is a mapping, or what `predict_proba` takes. The coverage must be one that was
-        declared. Sets miss the label as often as `sets` says, on any sequence of rows whose labels
-        are learned: one by one, or by `ask` and `tell`. To rows that the model does not follow that
-        applies only if they are like those that it learned; their probabilities are those of
-        `predict_proba`. A class that was never seen, which has no name here, is in the set if
-        `unseen_probability` is as large as the probability of a class in the set must be.
-        """
-        if isinstance(source, Mapping):
-            P = np.array([[*self.predict_proba_one(source).values()]])
-        else:
-            P = self.predict_proba(source, **options)
-        named = self.sets.choose(P * (1.0 - self.unseen_probability), self.labels, coverage)
-        return named[0] if isinstance(source, Mapping) else named
-
-    def score(
-        self, source: Any, target: str | None = None, *, costs: Costs | None = None, **options: Any
-    ) -> Score:
-        """Return the `Score` of the model as it stands on labelled rows; nothing is learned.
-
-        With `costs`, see `predict`, error, recall and precision are of what they decide for, and
-        `Score.cost` is what that costs.
-        """
-        self._check_learned()
-        options = {"known_only": True, **options}
-        dataset = ModelDataset(self, source, target, one_pass=True, **options)
-        return Score.of(dataset, costs)
-
-    # What it is worth, and why.
-
     def certificate(self) -> Certificate | None:
         """Return what no linear model of the columns could have beaten; None before two classes.
 
-        It is about every linear model of the columns, numbers standardised once, whatever its
-        weights, each with its penalty (C = 1) counted. ``certificate().at_norm(b)`` is about the
-        loss alone of models whose weights have at most that norm.
+        It is about every one, numbers standardised once, with its penalty (C = 1) counted.
+        ``certificate().at_norm(b)`` is about the loss alone of weights of at most that norm.
         """
         pipeline, encoder, loss = self.pipeline, self.encoder, self.metrics.loss
         if pipeline is None or encoder is None:
@@ -452,21 +354,17 @@ class Model(TableClassifier):
         return pipeline.certificate(loss, encoder.in_words if self.scale else "as they are")
 
     @property
-    def _has_counted_all(self) -> bool:
-        """Whether the loss of every row that was learned is known: an interrupt may lose some."""
+    def _has_counted_all(self) -> bool:  # an interrupt may lose the loss of rows that were learned
         return self.pipeline is not None and self.pipeline.evidence.n_rows == self.metrics.n_rows
 
     def windows(self, n_rows: int | None = None) -> list[Window]:
-        """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
+        """Return losses and errors of the last 64, 128, ... rows, and of all; or of `n_rows`.
 
-        With ``windows=True`` each has a lower bound on the total loss there, with its penalty, of
-        every linear model that `certificate` is about. `n_rows` asks for one window: the shortest
-        of at least as many rows, or of all.
+        With ``windows=True`` each has a lower bound on the total loss of every linear model there.
         """
         pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            first = min((segment.start for segment in segments), default=0)
-            sums = pipeline.evidence.suffixes(first)
+            sums = pipeline.evidence.suffixes(min((s.start for s in segments), default=0))
         return [
             Window(
                 segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
@@ -476,18 +374,17 @@ class Model(TableClassifier):
         ]  # fmt: skip
 
     def _watch_columns(self, n_rows: int) -> None:
-        """Look for columns that have changed, if a look was due within the last rows."""
-        n, encoder = self.n_rounds, self.encoder
+        n = self.n_rounds
         if n // _ROWS_PER_LOOK > (n - n_rows) // _ROWS_PER_LOOK and self._monitor is not None:
-            self._monitor.observe_columns(self.metrics.find_shifts(encoder))
+            self._monitor.observe_columns(self.metrics.find_shifts(self.encoder))
 
     def monitor(self, alert: Callable[[Any], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
 
         `alert` is called with every `Alarm`, once the rows that raised it are learned, and with a
-        `ColumnAlarm` where a column has changed, looked for at every 256 rows. The monitor
-        is saved with the model, the alert is not: called again, as after `load`, this hands it
-        another one, and begins anew only if `settings` (alpha, rise, cap) are others.
+        `ColumnAlarm` where a column has changed, looked for at every 256 rows. It is not saved:
+        called again, this hands over another one, and begins anew only if `settings` (alpha, rise,
+        cap) are others.
         """
         monitor = self._monitor
         if not (alert is None or callable(alert)):
@@ -525,38 +422,22 @@ class Model(TableClassifier):
 
         return report_model(self, title, path)
 
-    # How it is kept.
-
     def release_rows(self) -> None:
         """Let go of every row of the data; it goes on to learn, predict and prove.
 
         Recent rows and those that wait for labels (`pending`) are dropped. Rows that wait to enter
-        sums enter them now: bounds hold as before, and are a little less tight for later rows.
-        What is left are functions of many rows: weights, sums, totals, means, quantiles, and names.
+        sums enter them now: bounds hold, a little less tight for later rows.
         """
-        pipeline = None if self.pipeline is None else self.pipeline.without_rows()
+        if self.pipeline is not None:
+            self.pipeline = self.pipeline.without_rows()
         self.metrics.release_rows()
-        self.pipeline, self.sets = pipeline, self.sets.copy()  # without labels that wait
+        self.sets = self.sets.copy()  # without labels that wait
         self.recent, self.pending = RowBuffer(), {}
-
-    def find_category(self, column: str, value: Any) -> int | None:
-        """Return the position of a category that is known by name; None if no name has it."""
-        return None if self.encoder is None else self.encoder.find_category(column, value)
-
-    def forget_categories(self, positions: Sequence[int]) -> None:
-        """Forget the names of categories, and of their crosses; their weights stay, without names.
-
-        `positions` are from `find_category`. A value that comes again is a new category. Rows that
-        are kept still have it until `release_rows`.
-        """
-        if self.encoder is not None:
-            self.encoder.forget_categories(positions)
 
     def save(self, path: str | os.PathLike[str], *, inference: bool = False) -> None:
         """Write the full state to a file; `folklearn.load` resumes exactly.
 
-        With `inference` only what predictions and `explain` of a row need: a fraction of it, and no
-        row of the data. What is loaded from it cannot learn.
+        With `inference` only what predictions and `explain` of a row need; it cannot learn.
         """
         serialization.write(path, (self._copy_to_save() if inference else self).to_record())
 
@@ -574,9 +455,9 @@ class Model(TableClassifier):
     ) -> None:
         """Write what `predict_proba` gives as an ONNX file (extra ``onnx``), for other runtimes.
 
-        Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970.
-        Outputs are `label` and `probabilities`. Words have no such form. Of a column
-        with more than a hundred categories `categories` lists the further ones to be known.
+        Inputs are the columns by name: numbers float64, categories texts, dates seconds since 1970;
+        outputs `label` and `probabilities`. Words have no such form. `categories` lists further
+        ones of columns with more than a hundred.
         """
         from folklearn.model.export import make_onnx
 
@@ -604,10 +485,9 @@ class Model(TableClassifier):
             raise StateFileError("a Model state has recent rows of classes that it does not have")
 
     def __repr__(self) -> str:
-        learned = f"{count_of(self.n_rounds, 'row')} learned"
+        learned = f"Model({self.learner_name!r}), {count_of(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
-            return f"Model({self.learner_name!r}), {learned}"
+            return learned
         classes = f"{len(self.labels)} class{'es' * (len(self.labels) != 1)}"
-        classes += f": {join_names(list(map(str, self.labels)))}"
-        loss = self.metrics.average_loss
-        return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
+        names = join_names(list(map(str, self.labels)))
+        return f"{learned}, {classes}: {names}, loss {self.metrics.average_loss:.4f}"

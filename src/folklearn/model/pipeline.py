@@ -6,35 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import TINY, Array, Labels, softmax
+from folklearn.arrays import Array, Labels
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
-from folklearn.learners.base import Learner, rows_to_review
+from folklearn.learners.base import Learner
 from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
-from folklearn.learners.sparse_sgd import SparseSgd, StackedSgd
-from folklearn.learners.term_mixture import TermMixture
-from folklearn.model.batch import MixedInput, RawBatch, SparseInput
-from folklearn.model.holdout import HoldoutWeights
+from folklearn.learners.sparse_sgd import StackedSgd
+from folklearn.model.batch import RawBatch
+from folklearn.model.holdout import HoldoutWeights, ScaledLearner, StripeScores
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
-from folklearn.model.terms import TermScaler, has_rare_values, open_terms
+from folklearn.model.terms import FIRST_OPENING, review_terms
 from folklearn.scaler import SPACE, MixedScaler, OnlineScaler, SparseScaler
-from folklearn.serialization import Record, Serializable, revive
-from folklearn.sparse import SparseRows, check_columns
+from folklearn.serialization import Record, revive
+from folklearn.sparse import check_columns
 from folklearn.validation import Rows
 
 TERMS = ("auto", "none", "all")
-_OPENING_ROUNDS = 64, 256, 1024  # after which terms are chosen, and chosen again
 
 
-class OnlinePipeline(Serializable):
+class OnlinePipeline(ScaledLearner):
     r"""A scaler and a learner that grow with what the stream brings, and the hold-out record.
 
     The part of `folklearn.Model` that knows no names. Class numbers are in order of appearance.
@@ -42,30 +40,26 @@ class OnlinePipeline(Serializable):
 
     .. math:: u = \frac{m + 1/2}{t + 1}
 
-    where m of the t examples so far brought a new class, or several in one soft label (the
-    estimator of Krichevsky and Trofimov for "is it new?"), and 1 while no class is known. The
-    known classes share 1 - u as the learner says: the loss of a stream is always finite.
+    where m of the t examples so far brought a new class (the estimator of Krichevsky and Trofimov
+    for "is it new?"), and 1 while no class is known. The known classes share 1 - u as the learner
+    says: the loss of a stream is always finite. With the second class a learner begins, with every
+    further one it grows.
 
-    With the second class a learner begins, with every further one it grows (`Folklore.grown`).
-    Missing values (NaN) become the mean of their feature. `predict_row`, `predict_next` and `run`
-    weigh the experts as the learner does now, for rows whose labels come soon; `predict` as the
-    hold-out does, for rows that the model will not follow. After `refit` all are that fit.
+    `predict_row`, `predict_next` and `run` weigh the experts as the learner does now, for rows
+    whose labels come soon; `predict` as the hold-out does, for rows that the model will not
+    follow. After `refit` all are that fit.
 
     Parameters
     ----------
-    learner : name of a learner, see `folklearn.learners.catalogue`; one that cannot grow must
-        know all classes, and refuses further ones.
-    settings : its parameters, such as ``{"B": 10.0}``.
+    learner, settings, terms, device : as for `folklearn.Model`; sparse and unscaled rows have no
+        terms, and a learner that cannot grow must know all classes.
     n_features : number of raw features so far, at least 1, or of slots; `grow` adds more.
         `n_numbers` of the slots hold numbers.
     n_classes : number of classes declared in advance, at least 0; these are never "new".
-    scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
+    scale, intercept, windows : as for `OnlineScaler`, or `SparseScaler`; of `StreamEvidence`.
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
-        next to them (`MixedInput`, `MixedScaler`); "auto" is a `StackedSgd`.
-    windows : of `StreamEvidence`.
-    terms : "auto", "none" or "all", as for `folklearn.Model`; sparse and unscaled rows have none.
-    device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
+        next to them (`MixedScaler`); "auto" is a `StackedSgd`.
 
     Examples
     --------
@@ -104,27 +98,23 @@ class OnlinePipeline(Serializable):
         self.n_rounds, self.n_new = 0, 0
         # Of every row of the last `run`: the hold-out loss after it, the classes known before it.
         self.holdout_losses, self.n_known = np.empty(0), np.empty(0, np.int64)
-        self._predicted: tuple[Any, Any] = None, None  # the last row, and its probabilities
         self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
         self._is_wide = True  # its evidence, which needs predictions then; False once it says so
         switches = {"scale": scale, "intercept": intercept}
+        sizes: dict[str, Any] = {"n_features": n_features, "n_numbers": n_numbers}
         self.scaler: OnlineScaler | SparseScaler
         if dense is not None:
-            self.scaler = MixedScaler(
-                dense=dense, n_features=n_features, n_numbers=n_numbers, **switches
-            )
+            self.scaler = MixedScaler(dense=dense, **sizes, **switches)
         elif self.sparse:
-            self.scaler = SparseScaler(n_features=n_features, n_numbers=n_numbers, **switches)
+            self.scaler = SparseScaler(**sizes, **switches)
         else:
             self.scaler = OnlineScaler(n_features=n_features, gaps=True, **switches)
         # The round after which terms are chosen, or dropped; 0 for never.
         has_terms = self.terms != "none" and scale and not self.sparse
-        self._next_opening = _OPENING_ROUNDS[0] * has_terms
+        self._next_opening = FIRST_OPENING * has_terms
         self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(sparse=self.sparse, windows=windows, **switches)
         self.evidence.numeric, self.evidence.n_classes = [True] * n_features, self.n_classes
-        # What predicts after `refit` until something is learned: weights (K, columns), or of some.
-        self.batch_fit: Array | ColumnModel | None = None
         first = self._make(self.scaler.n_columns, max(2, self.n_classes))  # checks the settings
         self.max_weight = first.max_weight
         self.learner: Learner | None = first if self.n_classes >= 2 else None
@@ -162,57 +152,9 @@ class OnlinePipeline(Serializable):
         return self
 
     @property
-    def dense(self) -> "OnlinePipeline | None":
-        """What learns the columns other than words, None where there are none."""
-        return self.scaler.dense if isinstance(self.scaler, MixedScaler) else None
-
-    @property
-    def n_features(self) -> int:
-        """The number of raw features so far, or of slots."""
-        return self.scaler.n_features
-
-    @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen."""
         return (self.n_new + 0.5) / (self.n_rounds + 1.0) if self.n_classes else 1.0
-
-    def predict(self, X: Any) -> Array:
-        """Return the probabilities (T, K) of the known classes, as the hold-out weighs experts."""
-        return self._predict_scaled(self.scale(X, by_holdout=True), by_holdout=True)
-
-    def predict_next(self, X: Any) -> Array:
-        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
-        return self._predict_scaled(self.scale(X))
-
-    def _predict_scaled(self, Z: Any, *, by_holdout: bool = False) -> Array:
-        if self.learner is None:  # there is one class at most
-            return np.ones((len(Z), self.n_classes))
-        if isinstance(self.batch_fit, ColumnModel):
-            return self.batch_fit.predict(Z)
-        if self.batch_fit is not None:
-            return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
-        norms = validation.norms(Z)
-        weights = self.holdout.weights(self.learner) if by_holdout else None
-        if weights is None:
-            return self.learner._predict_rows(Z, norms)
-        P = self.learner._expert_predictions(Z, norms)
-        np.maximum(P, TINY, out=P)
-        return np.tensordot(weights, P, 1)
-
-    def scale(self, X: Any, *, by_holdout: bool = False) -> Any:
-        """Return raw rows as the learner takes them; `by_holdout` is for columns next to words."""
-        X = self._check_rows(X, self.n_features)
-        Z: Any = self.scaler.scale_rows(X, learn=False)
-        if not isinstance(self.scaler, MixedScaler):
-            return Z
-        dense = self.scaler.dense
-        P = dense.predict(X.dense) if by_holdout else dense._predict_each(X.dense)
-        return self.scaler.stack(Z, X, P)
-
-    def _predict_each(self, X: Array) -> Array:
-        """Return `predict_row` of each raw row (T, d): sums over several round otherwise."""
-        X = self._check_rows(X, self.n_features)
-        return np.array([self.predict_row(x) for x in X]).reshape(len(X), self.n_classes)
 
     def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
@@ -225,11 +167,8 @@ class OnlinePipeline(Serializable):
         return copied
 
     def without_rows(self) -> "OnlinePipeline":
-        """Return a pipeline that goes on as this one does, and holds no row that it learned.
-
-        It is made of the saved state: no row is left in room for scratch either.
-        """
-        copied = _revive_pipeline(self.to_record(), self.device)
+        """Return a pipeline that goes on as this one does, and holds no row that it learned."""
+        copied = _revive_pipeline(self.to_record(), self.device)  # nor one in room for scratch
         copied._release_rows()
         return copied
 
@@ -243,23 +182,12 @@ class OnlinePipeline(Serializable):
             self.learner._release_rows()
         self._share_holdout()
 
-    def predict_row(self, x: Array) -> Array:
-        """Return `predict_next` of one raw row of floats, not checked but for its norm."""
-        scaler, learner = self.scaler, self.learner
-        assert isinstance(scaler, OnlineScaler)
-        z = scaler.scale_row(x, False)
-        if learner is None or self.batch_fit is not None:
-            return self._predict_scaled(z[None])[0]
-        p = learner._predict(z)
-        self._predicted = x, p
-        return p
-
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> tuple[Array, float]:
         """Learn one raw row of floats, not checked but for its norm, which must not change then.
 
         y is a class number, or a soft label: probabilities of the known classes (K,) and of new
         ones behind them. Returns what was predicted, and `unseen_probability` of before. It is
-        `run` of a batch without its arrays; whatever is unusual goes that way.
+        `run` without its arrays; whatever is unusual goes that way.
         """
         scaler, learner, n_classes = self.scaler, self.learner, self.n_classes
         is_hard = type(y) is int and 0 <= y < n_classes
@@ -291,107 +219,31 @@ class OnlinePipeline(Serializable):
         self._predicted = None, None
         unseen = (self.n_new + 0.5) / (self.n_rounds + 1.0)
         self.n_rounds += 1
-        evidence, holdout = self.evidence, self.holdout
         if is_hard:
             learner._learn(z, y, validation.NO_SOFT, weight)
         else:
             learner._learn(z, -1, y, weight)
-        evidence.rows.add_row(x, y, weight)
-        if evidence.rows.n_rows == evidence.chunk_rows:
-            evidence.settle()
-        if holdout.is_open:
-            holdout.rows.add_row(x, y, weight)
-            if holdout.end(self.n_rounds):
+        self.evidence.rows.add_row(x, y, weight)
+        if self.holdout.is_open:
+            self.holdout.rows.add_row(x, y, weight)
+            if self.holdout.end(self.n_rounds):
                 self._share_holdout()
+        if self.evidence.rows.n_rows == self.evidence.chunk_rows:
+            self.evidence.settle()
         return p, unseen
-
-    @property
-    def feature_columns(self) -> Labels:
-        """The columns (d,) of raw features of dense rows, see `OnlineScaler`."""
-        assert isinstance(self.scaler, OnlineScaler)
-        return self.scaler.feature_columns
-
-    def coef(self) -> Array:
-        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
-        if isinstance(self.batch_fit, np.ndarray):
-            return self.batch_fit[:, -self.scaler.n_columns :]
-        if isinstance(self.batch_fit, ColumnModel):
-            W = np.zeros((self.n_classes, self.scaler.n_columns))
-            W[:, self.batch_fit.columns] = self.batch_fit.weights.T
-            return W
-        if self.learner is None:
-            raise InvalidInputError("there are no weights before the second class")
-        return self.learner.coef()
-
-    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
-
-        Weights are (K, d), constants (K,).
-        """
-        scaler = self.scaler
-        assert isinstance(scaler, OnlineScaler)
-        W = self.coef() if W is None else W
-        a, b = scaler.line()
-        of_features = W[:, self.feature_columns]
-        constants = of_features @ b
-        if scaler.intercept:
-            constants = constants + W[:, scaler.place] * scaler.unit
-        return of_features * a, constants
-
-    def n_places(self, X: SparseInput | None = None) -> int:
-        """Count the columns that occurred in a wide model, or will have with X."""
-        if not isinstance(self.learner, SparseSgd):
-            return 0 if X is None else X.count_columns()
-        if X is None:
-            return self.learner.n_columns
-        return self.learner.n_columns_with(X.cells.compact().indices)
-
-    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of columns (n,) of a wide model whether rows had them."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return np.isin(columns, self.batch_fit.columns)
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.has_occurred(columns)
-        return np.ones(len(columns), bool)  # of one class
-
-    def column_weights(self) -> tuple[Any, Array]:
-        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return self.batch_fit.columns, self.batch_fit.weights
-        assert isinstance(self.learner, SparseSgd)
-        return self.learner.column_weights()
 
     def _share_holdout(self) -> None:
         if self.learner is not None:
             self.learner._set_standing(dict(self.holdout.losses))
 
     def _review_terms(self) -> None:
-        """Choose terms by the rows that wait in the evidence, or drop them if nothing learns them.
-
-        If rows do not do for a choice there is another one later.
-        """
-        first, second, last = _OPENING_ROUNDS
-        n, numeric = self.n_rounds, self.evidence.numeric
-        learner, scaler = self.learner, self.scaler
-        assert isinstance(scaler, OnlineScaler)
+        numeric = self.evidence.numeric
         rows = self.evidence.rows.batch(numeric)
-        is_rare = n == last and rows is not None and has_rare_values(rows.X)
-        self._next_opening = second if n == first else n + second
-        if learner is not None and learner.lines is None:
-            self._next_opening = 0  # terms go on without them, as they are
-        elif isinstance(learner, TermMixture) and n > second and not is_rare:
-            self._next_opening = n + rows_to_review(n, last)
-            if not learner.gaussians:
-                assert isinstance(scaler, TermScaler)
-                self.scaler, self.learner = scaler.without_terms(), learner.lines
-                self._next_opening = 0
-        elif learner is not None and rows is not None:
-            rows = rows.resize(len(numeric), self.n_classes, numeric)
-            opened = open_terms(scaler, learner, rows, every=self.terms == "all")
-            if opened is not None:
-                self.scaler, self.learner = opened
-                if n >= second:
-                    self._next_opening = n + rows_to_review(n, last)
+        rows = None if rows is None else rows.resize(len(numeric), self.n_classes, numeric)
+        assert isinstance(self.scaler, OnlineScaler)
+        self.scaler, self.learner, self._next_opening = review_terms(
+            self.scaler, self.learner, rows, self.n_rounds, every=self.terms == "all"
+        )
         self._predicted = None, None
         self._share_holdout()
 
@@ -447,9 +299,8 @@ class OnlinePipeline(Serializable):
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
         features, `late` as for `grow`. y may be soft labels (T, K), with new classes last. Returns
-        P (T, K) and u (T,), each row from before its label was learned: P[t, k] is the probability
-        of class k if it is known by then and the example is of a known class, and u[t] that it is
-        not. Every row is checked before the first round.
+        P (T, K) and u (T,) of before each label was learned: probabilities of the known classes,
+        and that the example is of none of them. Every row is checked before the first round.
         """
         X = self._check_rows(X)
         labels, soft = encode_labels(y, len(X), self.n_classes)
@@ -460,102 +311,92 @@ class OnlinePipeline(Serializable):
         self, X: Any, labels: Labels, soft: Array, weights: Array, **late: Any
     ) -> tuple[Array, Array]:
         """Run checked rows; labels are classes (T,), or all -1 where `soft` (T, K) has rows."""
-        T = len(X)
         if weights.max(initial=0.0) > min(self.max_weight, validation.MAX_WEIGHT):
-            validation.check_max_weight(validation.weights(weights, T), self.max_weight)
+            validation.check_max_weight(validation.weights(weights, len(X)), self.max_weight)
         n_needed = labels + 1  # classes that must be known after each row
         if len(soft):
             n_needed = soft.shape[1] - np.argmax(soft[:, ::-1] > 0.0, axis=1)
         n_known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
-        n_classes = int(n_known.max(initial=self.n_classes))
+        self._n_classes_ahead = n_classes = int(n_known.max(initial=self.n_classes))
         if n_classes > self.n_classes:
             self._check_growing()
-        self._n_classes_ahead = n_classes
-        n_features, n_numbers = (X.n_slots, len(X.slots)) if self.sparse else (X.shape[1], 0)
-        late_dense = late.pop("dense", {})
-        if isinstance(self.scaler, MixedScaler):
-            n_dense = X.dense.shape[1]
-            if n_dense > self.scaler.dense.n_features:
-                self.scaler.dense.grow(n_features=n_dense, **late_dense)
-        if n_features > self.scaler.n_features:
-            self.grow(n_features=n_features, n_numbers=n_numbers, **late)
-        P, u = np.zeros((T, n_classes)), np.empty(T)
-        self.holdout_losses = np.empty(T)
+        if isinstance(self.scaler, MixedScaler) or X.shape[1] > self.scaler.n_features:
+            self._grow_features(X, **late)
+        T = len(X)
+        P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        holdout, evidence, scores, stripe_end, start = self.holdout, self.evidence, None, 0, 0
+        holdout, evidence, scores, start = self.holdout, self.evidence, None, 0
         while start < T:
-            if scores is None and self.n_rounds >= holdout.next_round:
-                stripe_end, ahead = start + holdout.stripe_rows, None
-                if stripe_end <= T:
-                    stripe = slice(start, stripe_end)
-                    ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
-                scores = holdout.begin(self.n_rounds, self.learner, self.scaler, ahead)
-            n_ahead = holdout.next_round - self.n_rounds if scores is None else stripe_end - start
-            stop = min(start + n_ahead, start + evidence.chunk_rows - evidence.rows.n_rows, T)
-            if self._next_opening:
-                stop = min(stop, start + self._next_opening - self.n_rounds)
+            if self.n_rounds == holdout.next_round:
+                scores = self._begin_stripe(X, labels, soft, weights, start)
+            stop = start + evidence.chunk_rows - evidence.rows.n_rows
+            for due in filter(None, (holdout.next_round, self._next_opening)):
+                stop = min(stop, start + max(1, due - self.n_rounds))
             is_new = n_known[start:stop] > self.n_classes
             if is_new.any():  # a chunk is rows of known classes, or one row with a new class
                 stop = start + max(1, int(is_new.argmax()))
-            chunk = slice(start, stop)
-            Z: Any = self.scaler.scale_rows(X[chunk], learn=True)
-            rows = Rows(Z, validation.norms(Z), labels[chunk], soft[chunk], weights[chunk])
+            chunk = slice(start, min(stop, T))
+            start, n_rows, X_chunk = chunk.stop, chunk.stop - start, X[chunk]
+            Z: Any = self.scaler.scale_rows(X_chunk, learn=True)
             self._predicted, self.batch_fit = (None, None), None
-            u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
-            if is_new[0]:  # predicted without knowing of it
-                u[start] = self.unseen_probability
-                P[start, : self.n_classes] = 1.0
-                if self.learner is not None:
-                    seen = Z if self.dense is None else self.scale(X[chunk])
-                    P[start, : self.n_classes] = self.learner._predict_rows(seen, rows.norms)[0]
-                self.grow(n_classes=int(n_known[start]))
-                self.n_new += 1
-            self.n_rounds += stop - start
-            predicted: Any = 1.0
-            learned = rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
+            u[chunk] = (self.n_new + 0.5) / (self.n_rounds + np.arange(n_rows) + 1.0)
+            if is_new[0]:
+                u[chunk.start] = self.unseen_probability
+                self._admit_class(X_chunk, Z, int(n_known[chunk.start]), P[chunk])
+            self.n_rounds += n_rows
+            of_rows = labels[chunk], soft[chunk], weights[chunk]
+            known = of_rows[0], np.ascontiguousarray(soft[chunk, : self.n_classes]), of_rows[2]
             if isinstance(self.scaler, MixedScaler):
-                dense = self.scaler.dense
-                P_dense = dense.run_checked(X.dense[chunk], *learned[2:])[0]
-                learned = learned._replace(X=self.scaler.stack(Z, X[chunk], P_dense))
-            if self.learner is not None:
-                predicted = self.learner._run(learned, None)
+                P_dense, _ = self.scaler.dense.run_checked(X_chunk.dense, *known)
+                Z = self.scaler.stack(Z, X_chunk, P_dense)
+            rows, learner = Rows(Z, validation.norms(Z), *known), self.learner
+            predicted = 1.0 if learner is None else learner._run(rows, None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
             self.holdout_losses[chunk] = holdout.loss
             self._is_wide = self._is_wide and evidence.is_wide
-            batch = RawBatch.of(X[chunk], *rows[2:], P[chunk] if self._is_wide else P[:0])
-            is_mixed = isinstance(batch.X, MixedInput)
-            evidence.rows.add(batch._replace(X=batch.X.sparse) if is_mixed else batch)
+            batch = RawBatch.of(X_chunk, *of_rows, P[chunk] if self._is_wide else P[:0])
+            evidence.rows.add(batch._replace(X=batch.X.sparse) if self.sparse else batch)
             if evidence.rows.n_rows == evidence.chunk_rows:
                 evidence.settle()
-            start = stop
-            if scores is not None and start == stripe_end:  # as if the rows had been kept till now
-                holdout.add_scores(scores)
-                scores = None
-                self._share_holdout()
-            elif holdout.is_open:
+            if holdout.is_open:
                 holdout.rows.add(batch)
-                if holdout.end(self.n_rounds):
-                    self._share_holdout()
+            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds, scores):
+                self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
             if self.n_rounds == self._next_opening:
                 self._review_terms()
         self._n_classes_ahead = 0
         return P, u
 
-    def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
-        if self.sparse:
-            if not isinstance(X, SparseInput):
-                X = SparseInput.of_rows(SparseRows.checked(X))
-            validation.contexts(X.numbers, len(X.slots), gaps=True)
-            return X
-        X = validation.numbers("X", X)
-        width = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
-        return validation.contexts(X, n_features or width, gaps=True)[0]
+    def _grow_features(self, X: Any, dense: Mapping[str, Any] | None = None, **late: Any) -> None:
+        """Make room for all features of rows, `dense` of columns next to words."""
+        if isinstance(self.scaler, MixedScaler):
+            n_dense = max(X.dense.shape[1], self.scaler.dense.n_features)
+            self.scaler.dense.grow(n_features=n_dense, **(dense or {}))
+        if X.shape[1] > self.n_features:
+            n_numbers = len(X.slots) if self.sparse else 0
+            self.grow(n_features=X.shape[1], n_numbers=n_numbers, **late)
 
-    @property
-    def intercept_column(self) -> int | None:
-        return self.scaler.place if self.scaler.intercept else None
+    def _begin_stripe(
+        self, X: Any, labels: Labels, soft: Array, weights: Array, start: int
+    ) -> StripeScores | None:
+        stripe = slice(start, start + self.holdout.stripe_rows)
+        ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
+        is_whole = stripe.stop <= len(X)
+        return self.holdout.begin(
+            self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
+        )
+
+    def _admit_class(self, X: Any, Z: Any, n_classes: int, P: Array) -> None:
+        """Predict a row without knowing of its new class, then make room for the class."""
+        if self.learner is not None:
+            Z = Z if self.dense is None else self.scale(X)
+            P[:, : self.n_classes] = self.learner._predict_rows(Z, validation.norms(Z))
+        else:
+            P[:, : self.n_classes] = 1.0
+        self.grow(n_classes=n_classes)
+        self.n_new += 1
 
     @property
     def n_bytes(self) -> int:

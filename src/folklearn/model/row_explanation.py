@@ -12,7 +12,8 @@ from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import LeadingModel
 from folklearn.learners.sparse_sgd import WITHOUT_WORDS
-from folklearn.model.encoder import FEATURES, Key, TableEncoder
+from folklearn.model.batch import Key
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.explain import find_words
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import DATES, NUMBER, WORDS

@@ -8,7 +8,8 @@ import numpy as np
 from folklearn.arrays import Array
 from folklearn.kernels.scaling import HINGE, STEP
 from folklearn.learners.term_mixture import TermMixture
-from folklearn.model.encoder import Key, TableEncoder
+from folklearn.model.batch import Key
+from folklearn.model.encoder import TableEncoder
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import CATEGORY, DATE_PARTS
 from folklearn.model.terms import TermScaler, TermSet

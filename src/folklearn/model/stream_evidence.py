@@ -90,14 +90,13 @@ class StreamEvidence(Serializable):
         return self._n_settled + self.rows.n_rows
 
     def _begin_batch(self) -> None:
-        """Wait for rows anew, up to the next of the fixed numbers."""
         n, size = self._n_settled, _WINDOW_ROWS if self.windows else _CHUNK_ROWS
         n_head = _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
         self.rows = BatchBuffer()
         self.chunk_rows = n_head - n if self._scaler is None else size - n % size
 
     def settle(self) -> None:
-        """Let the rows that wait enter the sums, as they do once there are `chunk_rows`."""
+        """Let the rows that wait enter the sums."""
         batch = self.rows.batch(self.numeric)
         assert batch is not None
         scaler = self._open_columns(batch)
@@ -113,9 +112,8 @@ class StreamEvidence(Serializable):
     def release_rows(self) -> None:
         """Let go of all rows: what they prove now enters the sums.
 
-        Before there are enough to set the coordinates their moments are all that is left of them:
-        no loss is negative, and a bound without them holds as well. So do windows without their
-        last rows, too few for a sum of their own. Where sums are large windows begin anew.
+        Of too few to set the coordinates only moments are left: no loss is negative, so that a
+        bound without them holds. Windows lose last rows without a sum, and begin anew if large.
         """
         batch = self.rows.batch(self.numeric)
         if batch is not None and self._scaler is None and self.n_rows < _LEAST_HEAD_ROWS:
@@ -250,7 +248,6 @@ class StreamEvidence(Serializable):
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the sums and the rows that are kept take."""
         sums = [self._sums, *(span.evidence for span in self._ladder)]
         return self.rows.n_bytes + sum(int(each.n_bytes) for each in sums if each is not None)
 

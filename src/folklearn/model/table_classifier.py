@@ -16,12 +16,15 @@ from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model import roles as known_roles
+from folklearn.model.dataset import ModelDataset, UnlearnedValues
 from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.labels import Costs, LabelEncoder, plain, unplain
 from folklearn.model.pipeline import TERMS, OnlinePipeline
+from folklearn.model.run import Score
 from folklearn.readers.open import as_table
-from folklearn.readers.table import MissingValues, table_from_records
+from folklearn.readers.table import MissingValues, Table, slice_rows, table_from_records
 from folklearn.serialization import Record, Serializable
+from folklearn.sparse import is_sparse
 
 _ONLY_PREDICTS = (
     "a model that was saved with inference=True only predicts: learn with one saved without it"
@@ -35,12 +38,9 @@ class FixedPipeline(OnlinePipeline):
     def of(cls, pipeline: OnlinePipeline) -> Self:
         fixed = object.__new__(cls)
         fixed.__dict__.update(pipeline.copy_to_predict().__dict__)
-        fixed.evidence.numeric = list(pipeline.evidence.numeric)
         fixed.evidence.n_classes = pipeline.n_classes
         if isinstance(fixed.batch_fit, ColumnModel) and isinstance(fixed.learner, SparseSgd):
-            fixed.learner = type(fixed.learner)(
-                **fixed.learner._sizes
-            )  # the fit is all that predicts
+            fixed.learner = type(fixed.learner)(**fixed.learner._sizes)  # the fit predicts
         return fixed
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> tuple[Array, float]:
@@ -126,8 +126,7 @@ class TableClassifier(Serializable):
         """Make classes known that no row has brought; if all are, none is "unseen".
 
         With `counts`, how often each class will come, "balanced" weights are decided, and the
-        learner is made for rows of up to `max_weight`; a model that takes classes as they come
-        still does.
+        learner is made for rows of up to `max_weight`.
         """
         labels, pipeline = self.label_encoder, self.pipeline
         numbers, new, _ = labels.encode(classes)
@@ -205,6 +204,65 @@ class TableClassifier(Serializable):
             return self.label_encoder.kept[decided[0]]
         return max(p, key=p.__getitem__) if p else None
 
+    def predict_proba(self, source: Any, **options: Any) -> Array:
+        """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
+        pipeline, encoder = self._check_learned()
+        unlearned, parts = UnlearnedValues(self), [np.empty((0, len(self.label_encoder)))]
+        if isinstance(source, Table | np.ndarray) or is_sparse(source):
+            whole = as_table(source)
+            tables, dataset = (whole.take(rows) for rows in slice_rows(whole)), None
+        else:
+            dataset = ModelDataset(self, source, **{"known_only": True, **options})
+            tables = (labelled.table for labelled in dataset.rows())
+        for table in tables:
+            unlearned.count(table)
+            parts.append(pipeline.predict(encoder.encode_known(table)))
+        if dataset is not None:
+            dataset.warn_of_left_out()
+            dataset.warn_of_missing()
+        unlearned.warn()
+        return np.concatenate(parts)
+
+    def predict(self, source: Any, *, costs: Costs | None = None, **options: Any) -> list[Any]:
+        """Return the most likely label of every row, or that of least expected cost.
+
+        `costs` are of mistakes, 1 for those that are not named: ``{"fraud": 50}`` of predicting a
+        fraud as anything else, ``{("fraud", "theft"): 5}`` of predicting it as a theft. Of two
+        classes these are a threshold: "fraud" from a probability of 1/51. `class_weight` is undone.
+        """
+        P = self.predict_proba(source, **options)
+        decided = self.label_encoder.decide(P, costs)
+        return [self.label_encoder.kept[k] for k in decided.tolist()]
+
+    def predict_set(self, source: Any, coverage: float = 0.9, **options: Any) -> Any:
+        """Return the labels that a row may have, the most probable first; of a table a list.
+
+        `source` is a mapping, or what `predict_proba` takes; the coverage one that was declared.
+        Sets miss the label as often as `sets` says, on any sequence of rows whose labels are
+        learned: one by one, or by `ask` and `tell`. To rows that the model does not follow that
+        applies only if they are like those that it learned. A class that was never seen is in the
+        set if `unseen_probability` is as large as the probability of a class in it must be.
+        """
+        if isinstance(source, Mapping):
+            P = np.array([[*self.predict_proba_one(source).values()]])
+        else:
+            P = self.predict_proba(source, **options)
+        named = self.sets.choose(P * (1.0 - self.unseen_probability), self.labels, coverage)
+        return named[0] if isinstance(source, Mapping) else named
+
+    def score(
+        self, source: Any, target: str | None = None, *, costs: Costs | None = None, **options: Any
+    ) -> Score:
+        """Return the `Score` of the model as it stands on labelled rows; nothing is learned.
+
+        With `costs`, see `predict`, error, recall and precision are of what they decide for, and
+        `Score.cost` is what that costs.
+        """
+        self._check_learned()
+        options = {"known_only": True, **options}
+        dataset = ModelDataset(self, source, target, one_pass=True, **options)
+        return Score.of(dataset, costs)
+
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         n_places, dense = max(1, len(encoder.keys), batch.n_first), None
         if encoder.dense is not None and batch.dense is not None:
@@ -228,11 +286,20 @@ class TableClassifier(Serializable):
             )
         return self.pipeline, self.encoder
 
-    def copy_to_predict(self) -> Self:
-        """Return a copy that predicts as this model does now, and must not learn.
+    def find_category(self, column: str, value: Any) -> int | None:
+        """Return the position of a category that is known by name; None if no name has it."""
+        return None if self.encoder is None else self.encoder.find_category(column, value)
 
-        It costs little and stays as it is while the model goes on in another thread.
+    def forget_categories(self, positions: Sequence[int]) -> None:
+        """Forget the names of categories, and of their crosses; their weights stay, without names.
+
+        `positions` are from `find_category`. Rows that are kept have it until `release_rows`.
         """
+        if self.encoder is not None:
+            self.encoder.forget_categories(positions)
+
+    def copy_to_predict(self) -> Self:
+        """Return a copy that stays as it is while the model goes on, and must not learn."""
         copied = self._shallow()
         copied.label_encoder = self.label_encoder.copy()
         copied.encoder, copied.sets = copy.deepcopy(self.encoder), self.sets.copy()

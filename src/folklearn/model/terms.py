@@ -20,13 +20,15 @@ from folklearn.kernels.scaling import (
     expand_terms,
     scale_terms,
 )
-from folklearn.learners.base import Learner
+from folklearn.learners.base import Learner, rows_to_review
 from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.batch import RawBatch
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
+# Rounds after which terms are chosen, and chosen again.
+FIRST_OPENING, _SECOND_OPENING, _LAST_OPENING = 64, 256, 1024
 MIN_KNOTS, MAX_KNOTS, N_CROSS_KNOTS = 4, 16, 3  # of a column
 _MAX_CURVED, _MAX_MULTIPLIED, _MAX_CROSSED = 40, 40, 7  # columns
 _MAX_WAVES = 400
@@ -375,3 +377,30 @@ def open_terms(
     for gaussian in mixture.gaussians:
         gaussian._run(learned, None)
     return opened, mixture
+
+
+def review_terms(
+    scaler: OnlineScaler, learner: Learner | None, rows: RawBatch | None, n: int, *, every: bool
+) -> tuple[OnlineScaler, Learner | None, int]:
+    """Choose terms by the last rows after round n, or drop them if nothing learns them.
+
+    Returns what goes on, and the round of the next review, 0 for none. If rows do not do for a
+    choice there is another one later.
+    """
+    if learner is None or learner.lines is None:  # terms go on without lines, as they are
+        return scaler, learner, 0 if learner is not None else _next_choice(n)
+    is_rare = n == _LAST_OPENING and rows is not None and has_rare_values(rows.X)
+    if isinstance(learner, TermMixture) and n > _SECOND_OPENING and not is_rare:
+        if learner.gaussians:
+            return scaler, learner, n + rows_to_review(n, _LAST_OPENING)
+        assert isinstance(scaler, TermScaler)
+        return scaler.without_terms(), learner.lines, 0
+    opened = None if rows is None else open_terms(scaler, learner, rows, every=every)
+    if opened is None:
+        return scaler, learner, _next_choice(n)
+    later = _next_choice(n) if n < _SECOND_OPENING else n + rows_to_review(n, _LAST_OPENING)
+    return *opened, later
+
+
+def _next_choice(n: int) -> int:
+    return _SECOND_OPENING if n == FIRST_OPENING else n + _SECOND_OPENING

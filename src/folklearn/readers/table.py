@@ -26,6 +26,7 @@ Faults = dict[int, str]  # what is wrong, by row
 DropGaps = Callable[[Sequence[Any], Iterable[int]], list[Any]]
 
 _SCALAR_TYPES = {int, float, bool, type(None)}
+_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # of a slice of rows
 _NESTED_TYPES = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -300,6 +301,17 @@ class MissingValues:
         if isinstance(value, str):
             return None if value.strip() in self.values else value
         return None if isinstance(value, int | float) and value in self.values else value
+
+
+def slice_rows(table: Table) -> Iterator[slice]:
+    """Yield slices of rows that are small enough to be dense."""
+    features = table.features
+    width = len(table.columns) if features is None else features.shape[1]
+    if isinstance(features, SparseRows):
+        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
+    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
+    for start in range(0, len(table), size):
+        yield slice(start, min(start + size, len(table)))
 
 
 def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:

@@ -10,9 +10,9 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.metrics.accumulator import Metrics
 from folklearn.model import roles
-from folklearn.model.batch import PendingPrediction
+from folklearn.model.batch import MOST_OWN, SHARED
 from folklearn.model.decisions import DecisionModel
-from folklearn.model.encoder import MOST_OWN, SHARED
+from folklearn.model.labels import PendingPrediction
 from folklearn.model.model import Model
 from folklearn.model.roles import DATE_PARTS
 from folklearn.readers.table import table_from_records
