@@ -201,8 +201,9 @@ def _predict(memo, plan, folklore_p, x, out):
             z[c] = last[c] * unit
         for j in range(d):
             row, factor = W[j], x[j]
-            for c in range(width):
-                z[c] += row[c] * factor
+            if factor != 0.0:  # most pixels are 0
+                for c in range(width):
+                    z[c] += row[c] * factor
         powers = carray(address(memo, plan[POWERS_AT]), (width,), np.int64)
         softmax_each(z, K, vector(memo, plan, PREDICTED_AT)[:width], powers)
         if plan[FOLKLORE]:
@@ -237,6 +238,8 @@ def _track(memo, plan, x, label, soft, weight):
     squares = table(memo, plan, SQUARES_AT)
     for j in range(d + 1):
         row, factor = W[j], x[j] if j < d else 1.0
+        if factor == 0.0:
+            continue  # nothing would change
         if j == d:
             for e in range(n_trackers):
                 for c in range(e * K, (e + 1) * K):
