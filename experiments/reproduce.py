@@ -132,9 +132,11 @@ TASKS = (
     _experiment("decisions", 15, "--data FOLDER"),
     _experiment("boosting", 40, "--data FOLDER --seeds 0 1 2"),
     _experiment("bandit", 60, "--data FOLDER"),
-    _experiment("real_data", 180, "--data FOLDER"),  # tunes the peers too
+    _experiment(  # with the settings of the peers that its hours of tuning found
+        "real_data", 5, "--data FOLDER --peers experiments/real_data/tuned_peers.json"
+    ),
     # In pairs, the long ones first.
-    _experiment("terms", 300, "--data FOLDER --cache CACHE", cores=1),  # the peers' forests
+    _experiment("terms", 100, "--data FOLDER --cache CACHE", cores=1),  # the peers' forests
     _experiment("bandit-million", 31, "--million 0.03125", "million/million", cores=1),
     _experiment("export", 5, "--data FOLDER", cores=1),
     _experiment("front_door", 5, "--data FOLDER", cores=1),

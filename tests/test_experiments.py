@@ -88,7 +88,7 @@ def test_tuned_peers_can_be_taken_from_an_earlier_run(tmp_path):
     assert list(first.glob("*.png"))
     earlier = ["--peers", str(first / "real_data.json")]
     taken = run("real_data", "--synthetic", *earlier, out=second)
-    assert taken["provenance"]["peers"]["commit"] == tuned["provenance"]["commit"]
+    assert taken["provenance"]["peers"]["tuned_at"] == tuned["provenance"]["commit"]
     for name, entry in tuned["data_sets"].items():
         for family, peer in entry["peers"].items():
             assert taken["data_sets"][name]["peers"][family]["losses"] == peer["losses"]

@@ -27,12 +27,13 @@ class Peers:
 
 
 def origin(file: Path) -> dict[str, Any]:
-    """Return where the peers of a results file come from: the run that tuned them."""
+    """Return which run tuned the peers of a file. Their losses and times are of the present one."""
     found: dict[str, Any] = json.loads(file.read_text())["provenance"]
     if "peers" in found:  # that run had taken them over itself
         return dict(found["peers"])
-    words = ("command", "commit", "uncommitted_changes", "libraries")
-    return {word: found[word] for word in words}
+    return {
+        "command": found["command"], "tuned_at": found["commit"], "libraries": found["libraries"]
+    }  # fmt: skip
 
 
 def read(file: Path, source: Source, seeds: tuple[int, ...]) -> Peers:

@@ -59,8 +59,9 @@ def _origin(origin: Mapping[str, Any]) -> list[str]:
             for name in ("river", "vowpalwabbit", "scikit-learn")
         )
         lines.append(
-            f"The peers were tuned before: {stated(before)}, {versions}. Each has played its\n"
-            "streams again, with the same losses; all times are of this run."
+            f"Which setting of a peer is best was found before: `{before['command']}`, at commit "
+            f"{before['tuned_at'][:12]}, {versions}.\nWith it each has played its streams again "
+            "in this run, with the same losses; times are of this run."
         )
     return lines
 
