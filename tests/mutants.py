@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows beside a point do not pay for the way to it", _TANGENTS,
-        "self._points[-1].radius + self._points[-1].step_to(W)", "self._points[-1].radius",
+        "radius += point.step_to(W)", "pass",
         _OF_RELEASES,
     ),
     Mutant(

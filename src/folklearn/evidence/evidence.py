@@ -111,7 +111,7 @@ class Evidence(LowerBound):
         self._incoming: list[tuple[Array, ...]] = []
         self._n_incoming = 0
         self._points: list[ExpansionPoint] = []
-        self._inverses: Array | None = None  # of the newest point's metric, (K, d, d)
+        self._inverses: Any = None  # of the newest point's metric, (K, d, d), where the sums are
         self._W: Array = np.zeros((K, d))  # the newest minimiser
         self._n_settled = 0  # rows in the sums
         self._next_point = 0  # rows at which there is a new point
@@ -128,6 +128,8 @@ class Evidence(LowerBound):
         moved._device = device_named(device)
         if self._quadratics is not None:
             moved._quadratics = self._quadratics.to(moved._device)
+        if self._inverses is not None:
+            moved._inverses = put(moved._device, back(self._inverses))
         return moved
 
     def _sums(self) -> Quadratic:
@@ -234,7 +236,7 @@ class Evidence(LowerBound):
         self._expand(*(each.compress(is_ready, axis=0) for each in vars(rows).values()))
         rows.keep(~is_ready)
 
-    def _move(self) -> Array:
+    def _move(self) -> Any:
         """Move to the minimiser of what is known; return second derivatives (K d, K d) there."""
         # Where the bound would be taken it gains most; if that is far, where the losses are least
         # to second order; if that is far too, where the last point was.
@@ -246,14 +248,14 @@ class Evidence(LowerBound):
         self._W = W
         return H
 
-    def _add_point(self, H: Array) -> None:
+    def _add_point(self, H: Any) -> None:
         """Measure steps from here, where the second derivatives are H."""
         n_rows, (K, d) = self._n_settled + len(self._rows.X), self._W.shape
         self._next_point = int((_WIDE_GROWTH if self.is_large else _GROWTH) * n_rows)
         blocks = H.reshape(K, d, K, d)[np.arange(K), :, np.arange(K)]
         steps = [point.step_to(self._W) for point in self._points]
         radius = max(_RADIUS * math.sqrt(K * d), _MIN_RATIO * max(steps, default=0.0))
-        point, self._inverses = ExpansionPoint.at(self._W, blocks, radius)
+        point, self._inverses = ExpansionPoint.at(self._W, blocks, radius, self._device)
         self._rows.distances = np.empty((0, K))
         self._points.append(point)
         self._join_points()
@@ -265,14 +267,13 @@ class Evidence(LowerBound):
     def _measure(self) -> None:
         """Measure the rows that came since the newest point: |R_k x| for every class."""
         rows, inverses, device = self._rows, self._inverses, self._device
-        assert inverses is not None
         X = rows.X[len(rows.distances) :]
         on_device = put(device, X)
         lengths = np.empty((len(X), self.n_classes))
         for k, R in enumerate(inverses):
-            lengths[:, k] = back(((put(device, R) @ on_device.T) ** 2).sum(0))
+            lengths[:, k] = back(((R @ on_device.T) ** 2).sum(0))
         norms = validation.norms(X)
-        sizes = np.sqrt((inverses**2).sum(axis=(1, 2)))
+        sizes = np.sqrt(back((inverses**2).sum((1, 2))))
         np.sqrt(lengths, out=lengths)
         lengths += (2.0 * self.n_features * UNIT) * norms[:, None] * sizes
         rows.distances = np.concatenate([rows.distances, lengths])
@@ -287,8 +288,10 @@ class Evidence(LowerBound):
         norms = validation.norms(X)
         # Logits are rounded: the steps from them are longer than those from the model by this.
         off = (self.n_features + 4.0) * UNIT * norms * validation.longest_row(W)
-        # What is within the radius of the newest point is within this of W, which may differ.
-        radius = self._points[-1].radius + self._points[-1].step_to(W)
+        point = self._points[-1]
+        radius = point.radius
+        if not np.array_equal(W, point.W):
+            radius += point.step_to(W)  # what is within the point's radius is within this of W
         r = choose_curvatures(P, distances, radius, 4.0 * off)
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
@@ -300,7 +303,7 @@ class Evidence(LowerBound):
 
     def _minimise(
         self, which: int, s: float, most_steps: int, tolerance: float = _TOLERANCE
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Any]:
         """Return a model near the least of waiting rows, planes, penalty and s times a quadratic.
 
         That is below the losses (0), or their second order (1). With second derivatives.
@@ -437,7 +440,8 @@ class Evidence(LowerBound):
             larger._quadratics = wide.to(self._device)
         metric = (*shape, shape[1])
         larger._points = [
-            ExpansionPoint(_pad(W, shape), _pad(L, metric), radius) for W, L, radius in self._points
+            ExpansionPoint(_pad(point.W, shape), _pad(point.L, metric), point.radius)
+            for point in self._points
         ]
         rows = self._rows
         X, Y = _pad(rows.X, (len(rows.X), shape[1])), _pad(rows.Y, (len(rows.Y), shape[0]))
@@ -459,9 +463,9 @@ class Evidence(LowerBound):
             sums = self._quadratics if self._device is None else self._quadratics.to(None)
             arrays |= dict(zip(("S", "G", "quadratic_totals"), sums, strict=True))
         if self._points:
-            columns = map(np.array, zip(*self._points, strict=True))
-            arrays |= dict(zip(("points.W", "points.L", "points.radius"), columns, strict=True))
-        return arrays if self._inverses is None else arrays | {"inverses": self._inverses}
+            for name in ("W", "L", "radius"):
+                arrays[f"points.{name}"] = np.array([getattr(one, name) for one in self._points])
+        return arrays if self._inverses is None else arrays | {"inverses": back(self._inverses)}
 
     def _restore(self, record: Record) -> None:
         K, d = self._W.shape

@@ -5,22 +5,24 @@ The proofs are in docs/theory/evidence.md; (n) is an equation there.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import lu_factor, lu_solve
 
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.evidence.lower_bound import UNIT
 from folklearn.kernels.on_torch import Device, back, put
-from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix, pairs
+from folklearn.kernels.quadratic import Quadratic, factorise_near, matrix, pairs, triangular_factors
 
 _SHRUNK = 1.0 - 1e-8  # of curvatures: pays for their own rounding
 _MAX_HALVINGS = 30
 _SLOW = 0.5  # of what is left to gain: more than this after a step is slow
 
 
-class ExpansionPoint(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ExpansionPoint:
     """A model at which rows were expanded, and the steps from it that their curvature pays for.
 
     These are the D (K, d) for which some c has a sum over classes of |L_k' (D_k - c)|^2 of at
@@ -32,45 +34,53 @@ class ExpansionPoint(NamedTuple):
     radius: float
 
     @classmethod
-    def at(cls, W: Array, curvatures: Array, radius: float) -> tuple["ExpansionPoint", Array]:
+    def at(
+        cls, W: Array, curvatures: Any, radius: float, device: Device | None = None
+    ) -> tuple["ExpansionPoint", Any]:
         """Return a point whose metric is near curvatures (K, d, d), and inverses R (K, d, d).
 
         The metric is *defined* by the inverses: a row x has the length |R_k x| for class k, and
-        |R_k^-T D| <= |L_k' D| / (1 - |1 - R_k L_k|), which L is divided by (8).
+        |R_k^-T D| <= |L_k' D| / (1 - |1 - R_k L_k|), which L is divided by (8). Curvatures and
+        inverses are on the device, if there is one.
         """
         d = W.shape[1]
-        L, R = np.empty_like(curvatures), np.empty_like(curvatures)
+        L, R, eye = 1.0 * curvatures, 1.0 * curvatures, put(device, np.eye(d))
         for k, A in enumerate(curvatures):
             # In units of the columns, which change neither |R x| nor |L' D|.
-            scale, nudge, error = np.sqrt(np.maximum(np.diag(A), 1e-300)), 1e-13, 1.0
-            near = A / np.outer(scale, scale)
+            scale, nudge, error = A.diagonal().clip(1e-300) ** 0.5, 1e-13, 1.0
+            near = A / scale / scale[:, None]
             while not error < 0.5:
-                try:
-                    lower = np.linalg.cholesky(near + nudge * np.eye(d))
-                    inverse = solve_triangular(lower, np.eye(d), lower=True)
-                    rounding = d * UNIT * np.linalg.norm(inverse) * np.linalg.norm(lower)
+                factors = triangular_factors(near + nudge * eye, device)
+                if factors is not None:
+                    lower, inverse = factors
+                    rounding = d * UNIT * _norm(inverse) * _norm(lower)
                     L[k], R[k] = scale[:, None] * lower, inverse / scale
-                    error = float(np.linalg.norm(np.eye(d) - R[k] @ L[k]) + rounding)
-                except np.linalg.LinAlgError:
-                    pass
+                    error = float(_norm(eye - R[k] @ L[k]) + rounding)
                 nudge *= 100.0
             L[k] *= (1.0 + 1e-12) / (1.0 - error)
-        return cls(W.copy(), L, radius), R
+        return cls(W.copy(), back(L), radius), R
 
     def step_to(self, W: Array) -> float:
         """Return the length of the step to a model, rounded up (9)."""
         d = W.shape[1]
-        A = self.L @ self.L.transpose(0, 2, 1)
-        total = A.sum(axis=0)
-        sizes = total.diagonal()
-        total.reshape(-1)[:: d + 1] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
-        step = W - self.W
-        shift = np.linalg.solve(total, np.einsum("kij,kj->i", A, step))
-        away = np.einsum("kij,ki->kj", self.L, step - shift)
+        transposed, step = self.L.transpose(0, 2, 1), W - self.W
+        pulled = (self.L @ (transposed @ step[:, :, None])).sum(axis=0)[:, 0]
+        shift = lu_solve(self._all_classes, pulled, check_finite=False)
+        away = transposed @ (step - shift)[:, :, None]
         sizes = np.abs(W) + np.abs(self.W) + np.abs(shift)
-        rounding = np.einsum("kij,ki->kj", np.abs(self.L), sizes)
+        rounding = np.abs(transposed) @ sizes[:, :, None]
         lengths = np.linalg.norm(away) + 4.0 * (d + 4.0) * UNIT * np.linalg.norm(rounding)
         return float(lengths * (1.0 + 1e-12))
+
+    @cached_property
+    def _all_classes(self) -> Any:
+        """The factors of the sum of L_k L_k', by which the best c is found: any would be sound."""
+        d = self.W.shape[1]
+        beside = self.L.transpose(1, 0, 2).reshape(d, -1)
+        total = beside @ beside.T
+        sizes = total.diagonal()
+        total.reshape(-1)[:: d + 1] = np.where(sizes > 0.0, (1.0 + 1e-12) * sizes, 1.0)
+        return lu_factor(total, check_finite=False)
 
     def join(self, other: "ExpansionPoint") -> "ExpansionPoint":
         """Return a point within whose radius a model is within both of theirs.
@@ -82,6 +92,10 @@ class ExpansionPoint(NamedTuple):
         both[:, range(d), range(d)] *= 1.0 + 4.0 * d * (d + 4.0) * UNIT  # of sums and the factor
         radius = min(self.radius - self.step_to(other.W), other.radius)
         return ExpansionPoint.at(other.W, both, max(0.0, radius))[0]
+
+
+def _norm(A: Any) -> Any:
+    return (A**2).sum() ** 0.5
 
 
 def entropies(P: Array) -> Array:
@@ -176,8 +190,8 @@ class PenalisedSum:
         H.reshape(-1)[:: len(H) + 1] += put(self.device, np.tile(self.tau, K))
         return H
 
-    def minimise(self, W: Array, most_steps: int, tolerance: float) -> tuple[Array, Array]:
-        """Return a model near the least, by steps from W, and second derivatives near it."""
+    def minimise(self, W: Array, most_steps: int, tolerance: float) -> tuple[Array, Any]:
+        """Return a model near the least, by steps from W, and `hessian` near it."""
         device = self.device
         value, gradient, P = self.evaluate(W)
         H, before = self.hessian(P), math.inf
@@ -206,7 +220,7 @@ class PenalisedSum:
                 continue
             W = W + length * step
             value, gradient, P = tried
-        return W, back(H)
+        return W, H
 
 
 def compute_logits(X: Array, W: Array) -> Array:

@@ -146,7 +146,8 @@ class ExpertSpec(NamedTuple):
 class ExpertState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
-    A state that is not `whole` has no room for the sums: they are on a device. One that is restored
+    A state that is not `whole` has no room for the sums: they are on a device, and rows are sent
+    there as rarely as may be. One that is restored
     has `n_saved` numbers: no others are made.
     """
 
@@ -172,7 +173,7 @@ class ExpertState:
         self.plan[: panel.T] = (
             d, K, len(spec.ridges), len(spec.forgetting),
             sizes["trackers"] - sizes["adaptive"], sizes["adaptive"], spec.folklore,
-            block_rows(d), sizes["recent"], self.room, spec.kept,
+            block_rows(d) if whole else _RECENT, sizes["recent"], self.room, spec.kept,
             _DENSE_ROUNDS if unknowns <= _MAX_DENSE_UNKNOWNS else 0, spec.share,
             _FIRST_REVIEW_ROUND * spec.review, _FOLLOWED_ROUNDS * bool(sizes["followed"]),
         )  # fmt: skip

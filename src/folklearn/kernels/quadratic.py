@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from folklearn.arrays import Array
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, add_products, n_pairs, n_products
@@ -229,6 +229,20 @@ def factorise(M: Any, device: Device | None = None) -> Solve | None:
     except LinAlgError:
         return None
     return lambda sides: np.asarray(cho_solve(factor, sides, check_finite=False))
+
+
+def triangular_factors(M: Any, device: Device | None) -> tuple[Any, Any] | None:
+    """Return the lower factor of a symmetric matrix and its inverse; None if there is none."""
+    if device is not None:
+        L, info = device.torch.linalg.cholesky_ex(M)
+        eye = device.torch.eye(len(M), dtype=M.dtype, device=M.device)
+        is_factor = int(info) == 0
+        return (L, device.torch.linalg.solve_triangular(L, eye, upper=False)) if is_factor else None
+    try:
+        L = np.linalg.cholesky(M)
+    except np.linalg.LinAlgError:
+        return None
+    return L, solve_triangular(L, np.eye(len(M)), lower=True)
 
 
 def factorise_near(H: Any, device: Device | None) -> Solve:
