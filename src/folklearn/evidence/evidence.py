@@ -296,8 +296,9 @@ class Evidence(LowerBound):
         self._planes += (weights[:, None] * (P - Y)).T @ X
         counted = [float(weights @ entropies(P)), weights.sum(), weights @ norms, len(X)]
         self._totals[[CONSTANT, WEIGHT, REACH, DEPTH]] += np.array(counted)
-        self._quadratics[0].add_expanded(r, Z, X, weights)
-        self._quadratics[1].add_expanded(2.0 * P, Z, X, weights)
+        sent = put(self._device, X)
+        self._quadratics[0].add_expanded(r, Z, sent, weights)
+        self._quadratics[1].add_expanded(2.0 * P, Z, sent, weights)
 
     # What is proven.
 

@@ -57,8 +57,11 @@ class Quadratic:
         totals = merge_totals(self.totals, other.totals)
         return Quadratic(self.S + other.S, self.G + other.G, totals, self.device)
 
-    def add(self, coefficients: Array, slopes: Array | None, X: Array) -> None:
-        """Add rows X (m, d) with coefficients (m, P) of pairs and slopes (m, K) per unit of x."""
+    def add(self, coefficients: Array, slopes: Array | None, X: Any) -> None:
+        """Add rows X (m, d) with coefficients (m, P) of pairs and slopes (m, K) per unit of x.
+
+        X may be on the device already.
+        """
         if self.device is None:
             add_products(self.S, *map(np.ascontiguousarray, (coefficients, X)))
         else:
@@ -67,7 +70,7 @@ class Quadratic:
         if slopes is not None:
             self.G[:] += put(self.device, slopes).T @ X
 
-    def add_expanded(self, r: Array, Z: Array, X: Array, weights: Array) -> None:
+    def add_expanded(self, r: Array, Z: Array, X: Any, weights: Array) -> None:
         """Add w / 4 sum_i r_i (v_i - m)^2, v the step from logits Z (m, K), m its mean by r."""
         total = np.maximum(r.sum(axis=1, keepdims=True), 1e-300)
         away = Z - (r * Z).sum(axis=1, keepdims=True) / total

@@ -28,6 +28,7 @@ from folklearn.validation import Rows
 RIDGES = (0.3, 0.03, 0.003, 0.0005)  # for contexts of norm about 1
 KEPT = 2000  # rows
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
+_FEWEST_FOR_DEVICE = 1024  # rows at once
 _FOLKLORE = "folklore"  # the last of `ExpertSpec.names`, if it is there
 _NO_FOLKLORE: Array = np.empty(0)  # in place of what Folklore predicts
 
@@ -179,7 +180,7 @@ class ExpertLearner(Learner):
         if is_on_device and self._state.spec.only_leaders:
             return MOST_ROWS  # leaders learn whole stretches at once
         n = self.n_features * self.n_classes
-        chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
+        chunk = max(_FEWEST_FOR_DEVICE if is_on_device else 1, int(_CHUNK_FLOPS / (n * n + 1e4)))
         if self._folklore is None or not self._state.spec.review:
             return chunk
         # Folklore goes ahead, but not beyond the round where it may retire: a power of 2.

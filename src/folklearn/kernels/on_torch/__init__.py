@@ -50,7 +50,9 @@ class Device:
         return float(free)
 
     def put(self, array: Any) -> Any:
-        """Return an array of numbers as a tensor on the device."""
+        """Return an array of numbers as a tensor on the device; what is one stays as it is."""
+        if isinstance(array, self.torch.Tensor):
+            return array
         return self.torch.as_tensor(np.ascontiguousarray(array)).to(self.place)
 
     def zeros(self, *shape: int) -> Any:
