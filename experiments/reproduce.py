@@ -45,6 +45,9 @@ SHARED = (
     *("src", "tests/reference", ":(glob)experiments/*.py"),
     *(":!experiments/reproduce.py", ":!experiments/changes.py"),
 )
+# What nothing below imports (`lint-imports`), and the tasks that use it.
+UPPER_LAYERS = (":!src/folklearn/service", ":!src/folklearn/cli")
+USE_UPPER_LAYERS = ("command_line", "service")
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,13 @@ class Task:
     @property
     def code(self) -> tuple[str, ...]:
         """Return what of the repository decides these numbers, as pathspecs of git."""
-        if self.file.startswith("benchmarks"):
-            return *SHARED, "benchmarks/*.py", ":!benchmarks/readme.py"
-        own = f"{self.file.partition('/results/')[0]}/*.py"
-        tests = ("tests/service", "tests/long/torture") if "tests.long" in self.command else ()
-        return *SHARED, own, *tests
+        if "tests.long" in self.command:
+            return *SHARED, "tests/service", "tests/long/torture"
+        is_benchmark = self.file.startswith("benchmarks")
+        own = ("benchmarks/*.py", ":!benchmarks/readme.py") if is_benchmark else (
+            f"{self.file.partition('/results/')[0]}/*.py",
+        )  # fmt: skip
+        return *SHARED, *own, *(() if self.name in USE_UPPER_LAYERS else UPPER_LAYERS)
 
     def is_current(self) -> bool:
         """Whether every number of the file was measured with the code of this commit."""

@@ -1,6 +1,7 @@
 """One command makes every recorded number again, and says which have changed."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -36,6 +37,21 @@ def test_what_needs_data_says_so():
     for task in reproduce.TASKS:
         assert ("data" in task.needs) == ("FOLDER" in task.command)
         assert set(task.needs) <= set(reproduce.NEEDS)
+
+
+def test_what_a_task_imports_is_part_of_its_code():
+    for task in reproduce.TASKS:
+        program = task.command.split()[1 if task.command.startswith("-m") else 0]
+        if program.startswith("tests."):
+            continue
+        path = (
+            ROOT / program
+            if program.endswith(".py")
+            else ROOT / (program.replace(".", "/") + ".py")
+        )
+        sources = [path] if task.file.startswith("benchmarks") else path.parent.glob("*.py")
+        uses = any(re.search(r"folklearn\.(service|cli)", one.read_text()) for one in sources)
+        assert uses == (task.name in reproduce.USE_UPPER_LAYERS), task.name
 
 
 def test_recorded_results_are_of_a_commit():
