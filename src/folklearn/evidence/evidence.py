@@ -108,8 +108,8 @@ class Evidence(LowerBound):
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = WaitingRows(d, K)
-        self._incoming: list[tuple[Array, ...]] = []
-        self._n_incoming = 0
+        self._incoming: tuple[Array, Array, Array] | None = None  # X, Y, weights
+        self._n_incoming = 0  # rows that are in these, not inserted yet
         self._points: list[ExpansionPoint] = []
         self._inverses: Any = None  # of the newest point's metric, (K, d, d), where the sums are
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -148,7 +148,7 @@ class Evidence(LowerBound):
         self._flush()
         copied = self._shallow()
         copied._rows = copy.copy(self._rows)
-        copied._incoming = []
+        copied._incoming = None
         copied._points = list(self._points)
         copied._totals, copied._planes = self._totals.copy(), self._planes.copy()
         copied._quadratics = None if self._quadratics is None else self._quadratics.copy()
@@ -158,29 +158,45 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        Y = soft[None].copy() if label < 0 else np.eye(1, self.n_classes, label)
-        self._receive(x[None].copy(), Y, np.array([weight]))
+        n, (X, Y, weights) = self._n_incoming, self._incoming or self._make_room()
+        X[n], weights[n] = x, weight
+        if label < 0:
+            Y[n] = soft
+        else:
+            Y[n, label] = 1.0
+        self._n_incoming = n + 1
+        if n + 1 == SETTLED_ROWS:
+            self._flush()
 
     def _add(self, rows: Rows) -> None:
         for X, _, labels, soft, weights in rows.dense_parts():
             Y = soft if len(soft) else np.eye(self.n_classes)[labels]
+            start = 0
             if len(X) >= SETTLED_ROWS:
                 self._flush()
                 self._insert(X, Y, weights)
-            else:
-                self._receive(X.copy(), Y.copy(), weights.copy())
+                start = len(X)
+            while start < len(X):  # few rows come together until they are worth a sum
+                n, arrays = self._n_incoming, self._incoming or self._make_room()
+                stop = min(len(X), start + SETTLED_ROWS - n)
+                for array, part in zip(arrays, (X, Y, weights), strict=True):
+                    array[n : n + stop - start] = part[start:stop]
+                self._n_incoming, start = n + stop - start, stop
+                if self._n_incoming == SETTLED_ROWS:
+                    self._flush()
 
-    def _receive(self, X: Array, Y: Array, weights: Array) -> None:
-        """Keep few rows, which must not change any more, until they are worth a sum."""
-        self._incoming.append((X, Y, weights))
-        self._n_incoming += len(X)
-        if self._n_incoming >= SETTLED_ROWS:
-            self._flush()
+    def _make_room(self) -> tuple[Array, Array, Array]:
+        K, d = self._W.shape
+        arrays = np.empty((SETTLED_ROWS, d)), np.zeros((SETTLED_ROWS, K)), np.empty(SETTLED_ROWS)
+        self._incoming = arrays
+        return arrays
 
     def _flush(self) -> None:
-        batches, self._incoming, self._n_incoming = self._incoming, [], 0
-        if batches:
-            self._insert(*map(np.concatenate, zip(*batches, strict=True)))
+        n, self._n_incoming = self._n_incoming, 0
+        if n and self._incoming is not None:
+            X, Y, weights = (array[:n].copy() for array in self._incoming)
+            self._incoming[1][:n] = 0.0
+            self._insert(X, Y, weights)
 
     def _insert(self, X: Array, Y: Array, weights: Array) -> None:
         self._totals[ROUNDS] += len(X)
