@@ -69,9 +69,7 @@ _MODULES = {
     "readers.reader": "BadRow Reader",
     "readers.table": "Table TextColumn table_from_records",
     "scale.folding": "FoldEvent FoldOutput fold",
-    "scale.parallel": (
-        "AuditedFile Compared Comparison FilesAudit audit_files compare map_in_parallel"
-    ),
+    "scale.parallel": "map_in_parallel",
     "scaler": "MixedScaler* OnlineScaler*+ SparseScaler*",
     "serialization": "load+",
     "service.archive": "Archive",
