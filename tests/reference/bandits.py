@@ -25,6 +25,13 @@ def around(best: int, n_classes: int, exploration: float) -> Array:
     return (1 - exploration) * corner(best, n_classes) + exploration / n_classes
 
 
+def mistake_bound(
+    T: int, K: int, *, regret: float, loss: float, exploration: float, cost: float = 1.0
+) -> float:
+    """Agarwal, Kale and Zimmert (2021), Theorem 3; `cost` as for `DECODING_COST`."""
+    return cost * loss + exploration * T + cost * K * regret / exploration
+
+
 class DenseBanditron:
     """Kakade, Shalev-Shwartz, Tewari (2008), Algorithm 1."""
 
