@@ -17,7 +17,7 @@ _MODULES = {
     "bandits.rewards": "RegretCertificate RewardAgent*",
     "baselines.aggregating": "Aggregating*+ Obama*",
     "baselines.bandits": "Banditron* Gaptron* LinearAgent Newtron* Soba*",
-    "baselines.boosting": "AdaBoostOL* AdaBoostOLM*",
+    "baselines.boosting": "AdaBoostOLM*",
     "baselines.ons": "Ons*+",
     "baselines.second_order": "Aioli*+ Gaf*+ Laplace*+",
     "batch.online_to_batch": "OnlineToBatch*",
