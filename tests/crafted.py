@@ -156,7 +156,6 @@ _MAKERS = {
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
     "Soba": lambda: _acted(baselines.Soba(**_SIZES, exploration=0.4)),
-    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2)),
     "Obama": lambda: _acted(baselines.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
     "BanditReduction": lambda: _acted(
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)

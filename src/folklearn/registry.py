@@ -16,7 +16,7 @@ _MODULES = {
     "bandits.reduction": "BanditReduction*",
     "bandits.rewards": "RegretCertificate RewardAgent*",
     "baselines.aggregating": "Aggregating*+ Obama*",
-    "baselines.bandits": "Banditron* Gaptron* LinearAgent Newtron* Soba*",
+    "baselines.bandits": "Banditron* LinearAgent Newtron* Soba*",
     "baselines.boosting": "AdaBoostOLM*",
     "baselines.ons": "Ons*+",
     "baselines.second_order": "Aioli*+ Gaf*+ Laplace*+",

@@ -166,37 +166,6 @@ class DenseSoba:
         self.theta = self.theta - g
 
 
-class DenseGaptron:
-    """van der Hoeven (2020): gradient descent on the base-2 logistic loss, played by its gap."""
-
-    def __init__(self, n_features: int, n_classes: int, exploration: float, step: float) -> None:
-        self.K, self.exploration, self.step = n_classes, exploration, step
-        self.W = np.zeros((n_classes, n_features))
-
-    def probabilities(self, x: Array) -> Array:
-        p = softmax(self.W @ x)
-        best = int(np.argmax(p))
-        gap = 1 - p[best] if p[best] >= 0.5 else 1.0
-        return around(best, self.K, max(gap, self.exploration))
-
-    def learn_label(self, x: Array, y: int) -> None:
-        gradient = np.outer(softmax(self.W @ x) - corner(y, self.K), x) / np.log(2)
-        self.W = self.W - self.step * gradient
-
-    def learn(
-        self,
-        x: Array,
-        action: int,
-        propensity: float,
-        correct: bool,
-        played: Array | None = None,
-    ) -> None:
-        if correct:
-            W = self.W if played is None else played
-            gradient = np.outer(softmax(W @ x) - corner(action, self.K), x) / np.log(2)
-            self.W = self.W - self.step * gradient / propensity
-
-
 class DenseObama:
     """Foster et al. (2018): the posterior of importance-weighted losses, by quadrature.
 

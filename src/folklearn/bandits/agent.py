@@ -107,14 +107,12 @@ class Agent(DecisionMaker):
     Attributes
     ----------
     n_features, n_classes : sizes of the problem, d and K; a class is an action.
-    learns_labels : whether an outcome is the true class, whatever was played.
     """
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
     n_features: int
     n_classes: int
-    learns_labels: bool = False
     n_outcomes = 0
 
     def _see(self, x: Array) -> Array:
@@ -169,8 +167,7 @@ class Agent(DecisionMaker):
     def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn the outcome of a decision, or of the decision of this id, once, in any order.
 
-        It is whether the action was right; for agents of rewards, a number from 0 to 1; for one
-        that ``learns_labels``, the true class.
+        It is whether the action was right; for agents of rewards, a number from 0 to 1.
         """
         value = self._outcome(outcome)
         decision, seen = self._find(decision)

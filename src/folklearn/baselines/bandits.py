@@ -1,4 +1,4 @@
-"""Bandits with linear scores: Banditron and Gaptron, Soba and Newtron of second order."""
+"""Bandits with linear scores: Banditron, and Soba and Newtron of second order."""
 
 import math
 from typing import Any, ClassVar
@@ -10,12 +10,10 @@ from scipy.linalg.blas import dsymv, dsyr
 from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import FolklearnError
 from folklearn.kernels.blas import OneThread
 from folklearn.kernels.simplex import helmert
 
-BANDIT, FULL = "bandit", "full"
-_LN2 = math.log(2.0)
 _INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 _NORM_TOLERANCE = 1e-12  # of D, on the norm of W
 _MAX_NEWTON_STEPS = 100
@@ -78,13 +76,9 @@ class LinearAgent(Agent):
         return self._W @ x
 
     def _play(self, seen: Array) -> Array:
-        return _play_best(seen, self.exploration)
-
-
-def _play_best(scores: Array, exploration: float) -> Array:
-    P = np.full(len(scores), exploration / len(scores))
-    P[np.argmax(scores)] += 1.0 - exploration
-    return P
+        P = np.full(len(seen), self.exploration / len(seen))
+        P[np.argmax(seen)] += 1.0 - self.exploration
+        return P
 
 
 class Banditron(LinearAgent):
@@ -127,93 +121,6 @@ class Banditron(LinearAgent):
         self._W[np.argmax(seen)] -= decision.x
         if correct:
             self._W[decision.action] += decision.x / decision.propensity
-
-
-class Gaptron(LinearAgent):
-    r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
-
-    Use it for a mistake bound with explicit constants at the cost of a perceptron, O(K d).
-
-    With :math:`p = \mathrm{softmax}(Wx)`, the gap :math:`a = 1 - \max p` if that is at most 1/2
-    and 1 otherwise, and :math:`q = \max(a, \varepsilon)`, play :math:`P = (1-q) e_{\hat y} + q/K`:
-
-    .. math:: W \leftarrow W - \eta v \frac{(p - e_y) \otimes x}{\ln 2}, \qquad
-        v = 1 \ \text{(full)}, \quad v = \frac{1\{\tilde y = y\}}{P(y)} \ \text{(bandit)}
-
-    with :math:`\eta = \ln 2 / (2 K R^2)` (full) or :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit).
-    Differs from the paper in that W is not projected onto a ball (docs/theory/reductions.md).
-
-    Guarantee, against every W: expected mistakes are at most
-    :math:`\sum_t -\log_2 \mathrm{softmax}(W x_t)_{y_t}` plus :math:`K R^2 \|W\|_F^2 / \ln 2`
-    (full), or plus :math:`K^2 R^2 \|W\|_F^2 / (2 \varepsilon \ln 2) + \varepsilon T` (bandit), of
-    which :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`, the horizon's, equals the terms.
-
-    Parameters
-    ----------
-    feedback : "bandit", `learn` takes whether the action was right; or "full", the true class.
-    exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
-        default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
-    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
-
-    Examples
-    --------
-    >>> from folklearn import synthetic
-    >>> from folklearn.baselines import Gaptron
-    >>> agent = Gaptron(n_features=3, n_classes=3, feedback="full")
-    >>> for x, y in zip(*synthetic.separable(0, 2000, d=3, K=3)):
-    ...     agent.learn(agent.act(x), y)
-    >>> bool(agent.policy(x)[y] > 0.5)
-    True
-
-    References
-    ----------
-    van der Hoeven (2020), "Exploiting the Surrogate Gap in Online Multiclass Classification".
-    """
-
-    PARAMS = (*LinearAgent.PARAMS, "feedback")
-    DEFAULT_EXPLORATION = 0.1
-
-    def __init__(self, *, feedback: str = BANDIT, **parameters: Any) -> None:
-        self.feedback = validation.choice("feedback", feedback, (BANDIT, FULL))
-        self.learns_labels = feedback == FULL
-        if self.learns_labels:
-            if parameters.get("exploration") or parameters.get("horizon") is not None:
-                raise InvalidInputError(
-                    "exploration and horizon are for bandit feedback: with feedback='full' every "
-                    "round teaches, and none explores"
-                )
-            parameters["exploration"] = 0.0
-        super().__init__(**parameters)
-        if not (self.exploration or self.learns_labels):
-            raise InvalidInputError("exploration must be above 0: the step is proportional to it")
-        share = 0.5 if self.learns_labels else self.exploration / self.n_classes
-        self.step = share * _LN2 / (self.n_classes * self.R**2)
-
-    def _theory(self, T: int) -> float:
-        return self.n_classes * self.R * self.D / math.sqrt(2.0 * _LN2 * T)
-
-    def _see(self, x: Array) -> Array:
-        return softmax(self._W @ x)
-
-    def _play(self, seen: Array) -> Array:
-        top = float(seen.max())
-        gap = 1.0 - top if top >= 0.5 else 1.0
-        return _play_best(seen, max(gap, self.exploration))
-
-    def _outcome(self, value: Any) -> Any:
-        if self.learns_labels:
-            return validation.count("y", value, 0, self.n_classes - 1)
-        return super()._outcome(value)
-
-    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
-        y, weight = decision.action, 1.0 / decision.propensity
-        if self.learns_labels:
-            y, weight = outcome, 1.0
-        elif not outcome:
-            return
-        slope = seen.copy()
-        slope[y] -= 1.0
-        self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
 
 
 class Soba(LinearAgent):

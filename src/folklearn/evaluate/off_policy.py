@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
@@ -27,8 +27,7 @@ _REPORT_EVERY = 1000  # decisions
 def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Interactions:
     """Simulate an agent on rows with known rewards; it learns only the reward of its action.
 
-    All rows are checked before the first decision. The agent goes on from where it stands; one with
-    ``feedback="full"`` learns the label.
+    All rows are checked before the first decision. The agent goes on from where it stands.
 
     Parameters
     ----------
@@ -45,14 +44,14 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
     """
-    X, labels, R = _check_stream(agent, X, y)
+    X, R = _check_stream(agent, X, y)
     T, decisions, rewards = len(X), [], np.empty(len(X))
     with report_progress(progress, T, "acting") as report:
         for t, x in enumerate(X):
             decision = agent.act(x)
-            rewards[t] = reward = float(R[t, decision.action])
+            rewards[t] = R[t, decision.action]
             try:
-                agent.learn(decision, int(labels[t]) if agent.learns_labels else reward)
+                agent.learn(decision, float(rewards[t]))
             except FolklearnError as error:
                 raise FolklearnError(
                     f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
@@ -66,17 +65,14 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     return Interactions(X, actions, propensities, rewards, agent.n_classes)
 
 
-def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Labels, Array]:
-    """Return contexts, labels if they were given, and what every action earns, all checked."""
+def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Array]:
+    """Return contexts, and what every action earns, all checked."""
     X, _ = validation.contexts(X, agent.n_features)
-    shape, expected = (len(X), agent.n_classes), "a label per row of X, or what every action earns"
+    shape = len(X), agent.n_classes
     if np.ndim(y) != 2:
-        labels, _ = validation.labels(y, *shape)
-        return X, labels, np.eye(agent.n_classes)[labels]
-    if agent.learns_labels:
-        raise InvalidInputError("this agent learns labels; give it a class per row, not rewards")
-    R = validation.numbers_within("y", y, shape, 0.0, 1.0, f"{expected}, from 0 to 1")
-    return X, np.empty(0, np.int64), R
+        return X, np.eye(agent.n_classes)[validation.labels(y, *shape)[0]]
+    expected = "a label per row of X, or what every action earns, from 0 to 1"
+    return X, validation.numbers_within("y", y, shape, 0.0, 1.0, expected)
 
 
 @dataclass(frozen=True)
