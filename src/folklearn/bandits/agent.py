@@ -266,8 +266,6 @@ def choose_exploration(
     horizon: int | None,
     default: float,
     theory: Callable[[int], float],
-    *,
-    positive: bool = False,
 ) -> float:
     """Return the exploration from a number, the theory's for a horizon, or the default."""
     if exploration == THEORY and horizon is None:
@@ -277,7 +275,4 @@ def choose_exploration(
             raise InvalidInputError("give exploration or horizon, not both: one sets the other")
         return min(1.0, theory(validation.count("horizon", horizon, 1)))
     wanted = default if exploration is None else exploration
-    chosen = validation.fraction("exploration", wanted, 1.0)
-    if positive and chosen == 0.0:
-        raise InvalidInputError("exploration must be above 0: without it nothing is learned")
-    return chosen
+    return validation.fraction("exploration", wanted, 1.0)

@@ -38,9 +38,9 @@ class BanditReduction(Agent):
     its class: expected mistakes are at most :math:`c \sum_t \ell_t(W) + \varepsilon T + c K R(T) /
     \varepsilon` for every such W, with c = 1 for ``"sample"`` and c = 0.7468 for ``"randomised"``;
     the horizon's choice :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})` makes the last two terms
-    :math:`2\sqrt{c K T R(T)}`. For
-    ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is the
-    regret bound of the learner's certificate after all updates, if it covers weighted examples.
+    :math:`2\sqrt{c K T R(T)}`. For ``updates="correct"`` they are :math:`\varepsilon T + c E[C] /
+    \varepsilon`, where C is the regret bound of the learner's certificate after all updates, if it
+    covers weighted examples.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class BanditReduction(Agent):
         self.decoding = validation.choice("decoding", decoding, (SAMPLE, RANDOMISED))
         self.updates = validation.choice("updates", updates, (EXPLORED, CORRECT))
         self._cost = DECODING_COST if decoding == RANDOMISED else 1.0
-        self.exploration = choose_exploration(
-            exploration, horizon, 0.1, self._theory, positive=True
-        )
+        self.exploration = choose_exploration(exploration, horizon, 0.1, self._theory)
+        if self.exploration == 0.0:
+            raise InvalidInputError("exploration must be above 0: without it nothing is learned")
         heaviest = self.n_classes if self.updates == CORRECT else 1
         if heaviest > learner.max_weight:
             raise InvalidInputError(

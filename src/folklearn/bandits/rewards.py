@@ -128,12 +128,9 @@ class RewardAgent(Agent):
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
-    is at most E ``regret_certificate().bound``, under every exploration. In advance: for
-    :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
-    f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. That says something of the default strength only after
-    millions of rounds; ``strength="theory"`` explores more and makes it least where :math:`C_T` is
-    :math:`\frac d2 \ln t` nats a regression.
+    is at most E ``regret_certificate().bound``, under every exploration. That says something of the
+    default strength only after millions of rounds; ``strength="theory"`` explores more and makes it
+    least where a regression has a regret of :math:`\frac d2 \ln t` nats.
 
     Parameters
     ----------
@@ -303,8 +300,7 @@ def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any)
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent`, which has the `options`.
     Contexts are numbers of any scale; `scale` is False for those that have norms of about 1 and
-    hold a constant already. At 20 features and 10 actions a decision and its reward take 0.7 of
-    Vowpal Wabbit's time (benchmarks/results/decisions.md).
+    hold a constant already.
 
     Examples
     --------

@@ -151,13 +151,13 @@ class OnlineToBatch(Serializable):
             return math.inf, self._heuristic
         learner = self.learner
         certificate = learner.certificate() if B is None else certificate_at_norm(learner, B)
-        bound = self.learner.regret_bound(self.n_rounds)
         if certificate.valid:
             return certificate.regret_bound, ""
+        bound = learner.regret_bound(self.n_rounds)
         if not math.isfinite(bound) or B is not None or math.isfinite(certificate.loss):
             return math.inf, certificate.reason
-        name = type(self.learner).__name__
         if not self._closed_form:
+            name = type(learner).__name__
             return math.inf, f"the bound of {name} is for weights of 1 and contexts of norm R"
         return bound, ""
 

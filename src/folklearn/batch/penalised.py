@@ -57,14 +57,12 @@ def fit_penalised(
 
     .. math:: W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_t w_t \ell(W x_t, y_t)
 
-    Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): first the
-    given one, then smaller ones as long as they help, or else larger ones, each fit from its
-    neighbour; then finer around the best. (Leaving out single rows by one Newton step is cheaper,
-    and wrong by any amount where classes can be separated.)
+    Damped Newton steps, one pass each, of (K d)^2 / 2 flops a row and (K d)^3 / 3. Three folds
+    choose the ridge: first the given one, then smaller ones as long as they help, or else larger
+    ones; then finer around the best. (Leaving out single rows by one Newton step is cheaper, and
+    wrong by any amount where classes can be separated.) Nothing is proven of the loss at new rows.
 
-    W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds. A
-    heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row and
-    (K d)^3 / 3; there are two or three for each fold of six to ten ridges.
+    W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds.
     """
     if passes.n_rows < _MIN_ROWS_PER_FOLD * N_FOLDS:
         fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)

@@ -83,9 +83,8 @@ def fit_sparse(
     there are few rows.
 
     A heuristic: nothing is proven of the loss at new rows. A pass takes 4 K flops a value that is
-    not 0, and a logarithm and an exponential for each class; there are three to ten for each of
-    about fifteen ridges. Memory: 8 K bytes a row and column that occurred, three times, and 12
-    bytes a value. Of `StackedRows` the words are fitted, on top of the logits of these rows.
+    not 0; there are three to ten for each of about fifteen ridges. Memory: 24 K bytes a row and
+    column that occurred. Of `StackedRows` the words are fitted, on top of the logits of these rows.
 
     `constant` is the column of the constant, which is not penalised as others are; `most_passes`
     is for each fit, `seed` of the rows left out and of the order.

@@ -25,7 +25,7 @@ from folklearn.metrics.scores import check_probabilities
 from folklearn.progress import Progress, report_progress
 from folklearn.progress import Report as ReportRows
 from folklearn.serialization import Record, Serializable
-from folklearn.sparse import SparseRow, SparseRows, dense_row
+from folklearn.sparse import SparseRow, SparseRows
 from folklearn.validation import Rows
 
 _CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
@@ -202,8 +202,6 @@ class Certifier(Serializable):
         if validation.is_sparse_context(x):
             row: SparseRow = validation.usable(validation.sparse_context(x, d))
             X: Any = SparseRows(np.array([0, len(row.indices)]), *row, d)
-            if self._learner is None:
-                X = dense_row(row, d)[None]
         else:
             X = validation.usable_context(x, d)[None]
         p = check_probabilities(p, self.n_classes)
@@ -240,9 +238,6 @@ class Certifier(Serializable):
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None
             evidence._add_planes(rows, self._learner._run(rows, report))
-        elif n == 1 and isinstance(rows.X, np.ndarray):
-            soft = rows.soft[0] if len(rows.soft) else rows.soft
-            evidence._append(rows.X[0], int(rows.labels[0]), soft, float(rows.weights[0]))
         else:
             for start in range(0, n, _CHUNK_ROWS):
                 evidence._add(rows.part(start, start + _CHUNK_ROWS))

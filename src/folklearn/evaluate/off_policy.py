@@ -44,11 +44,18 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
     """
-    X, R = _check_stream(agent, X, y)
-    T, decisions, rewards = len(X), [], np.empty(len(X))
+    X, _ = validation.contexts(X, agent.n_features)
+    shape = T, K = len(X), agent.n_classes
+    if np.ndim(y) == 2:
+        expected = "a label per row of X, or what every action earns, from 0 to 1"
+        R = validation.numbers_within("y", y, shape, 0.0, 1.0, expected)
+    else:
+        R = np.eye(K)[validation.labels(y, *shape)[0]]
+    actions, propensities, rewards = np.empty(T, np.int64), np.empty(T), np.empty(T)
     with report_progress(progress, T, "acting") as report:
         for t, x in enumerate(X):
             decision = agent.act(x)
+            actions[t], propensities[t] = decision.action, decision.propensity
             rewards[t] = R[t, decision.action]
             try:
                 agent.learn(decision, float(rewards[t]))
@@ -57,22 +64,9 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
                     f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
                     "outcomes before it"
                 ) from error
-            decisions.append(decision)
             if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
                 report(t + 1)
-    actions = np.array([decision.action for decision in decisions], np.int64)
-    propensities = np.array([decision.propensity for decision in decisions])
-    return Interactions(X, actions, propensities, rewards, agent.n_classes)
-
-
-def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Array]:
-    """Return contexts, and what every action earns, all checked."""
-    X, _ = validation.contexts(X, agent.n_features)
-    shape = len(X), agent.n_classes
-    if np.ndim(y) != 2:
-        return X, np.eye(agent.n_classes)[validation.labels(y, *shape)[0]]
-    expected = "a label per row of X, or what every action earns, from 0 to 1"
-    return X, validation.numbers_within("y", y, shape, 0.0, 1.0, expected)
+    return Interactions(X, actions, propensities, rewards, K)
 
 
 @dataclass(frozen=True)
@@ -317,9 +311,8 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     The log is cut into consecutive blocks, and a block is predicted from the earlier ones only: q_t
     is known before action t is drawn, so that the doubly robust term is unbiased even if the agent
     adapted. (Contexts are standardised by all of them: they are taken not to depend on actions.)
-    One binary `Folklore` per action learns the rounds in which that action was played; with
-    features of actions there is one for all. An action that was not played yet is expected to earn
-    what the others did, 0.5 in the first block.
+    An action that was not played yet is expected to earn what the others did, 0.5 in the first
+    block.
     """
     model = _RewardModel(log)
     predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]

@@ -62,11 +62,8 @@ def audit(
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
 
-    It is `Certifier.exact` for tables that no machine holds. Another number of partitions gives
-    another order of sums, and differs by rounding.
-
-    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
-    floating point too.
+    It is `Certifier.exact`, with its guarantee, for tables that no machine holds. Another number of
+    partitions gives another order of sums, and differs by rounding.
 
     Parameters
     ----------
@@ -135,16 +132,11 @@ def fit(
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
 
     The first `sample` rows are learned by a `Model` on the driver: what columns are, which
-    categories there are, how numbers are scaled. Then executors turn all rows into numbers once,
-    and the fit is that of `Model.fit`: three folds choose the ridge, every Newton step is a pass.
-    Columns and the terms that the sample chose are fitted too, if there are any, by as many passes
-    again over rows of a few KB; that fit is taken if it predicts rows held out clearly better.
-    ``terms="none"`` saves it. The fit predicts, until the model learns something more, going on
-    from the sample.
-
-    A category that is not in the sample has no weight: sort the table at random if its first rows
-    are not like the others. Words, and problems too large for sums over all pairs of classes, are
-    refused.
+    categories and terms there are, how numbers are scaled. Then executors turn all rows into
+    numbers once, and the fit is that of `Model.fit`, every Newton step a pass. ``terms="none"``
+    halves the passes. A category that is not in the sample has no weight: sort the table at random
+    if its first rows are not like the others. Words, and problems too large for sums over all pairs
+    of classes, are refused.
 
     Parameters
     ----------
@@ -218,9 +210,8 @@ def learn_keyed(
     more than once does no harm: an event whose number is not above the last one that its model
     learned is refused, and so is one that comes in a later micro-batch than a higher number.
 
-    States are kept in RocksDB. A model is read, and written, once in a micro-batch that has its
-    key, whose events are held in memory. The number of shuffle partitions is fixed for the life of
-    a checkpoint.
+    States are kept in RocksDB, and read and written once in a micro-batch that has their key. The
+    number of shuffle partitions is fixed for the life of a checkpoint.
 
     Parameters
     ----------
