@@ -35,6 +35,15 @@ class LinearAgent(Agent):
     D, R : norms of the comparator and the contexts, positive, where theory asks for them.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
     max_pending : decisions that may wait for an outcome, at least 1.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Banditron, Newtron, Soba
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=3)
+    >>> agents = [kind(n_features=3, n_classes=3) for kind in (Banditron, Newtron, Soba)]
+    >>> [bool(interact(agent, X, y).rewards.mean() > 0.7) for agent in agents]
+    [True, True, True]
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "exploration", "D", "R")
@@ -98,14 +107,6 @@ class Banditron(LinearAgent):
     exploration : :math:`\varepsilon`, by default 1/32, near the best with and without noise.
     n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Banditron
-    >>> agent = Banditron(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
-    True
-
     References
     ----------
     Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online Multiclass
@@ -149,14 +150,6 @@ class Soba(LinearAgent):
     ----------
     exploration : :math:`\varepsilon`, by default 1/16: twice and half of it do about as well.
     n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
-
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Soba
-    >>> agent = Soba(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.7)
-    True
 
     References
     ----------
@@ -239,14 +232,6 @@ class Newtron(LinearAgent):
     horizon : T, which sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2 \beta D R^2
         T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
     n_features, n_classes, R, seed, max_pending : as for `LinearAgent`.
-
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Newtron
-    >>> agent = Newtron(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
-    True
 
     References
     ----------

@@ -40,7 +40,7 @@ _JITTER = 1e-12  # of a covariance, which rounding may leave singular
 class PenalisedFit(NamedTuple):
     """The fit of one ridge: where ridge times the squared norm plus the total loss is least."""
 
-    W: Array  # (K, d)
+    W: Array  # (K, d); in a search what was fitted to the folds, from which the next ones begin
     ridge: float
     held_out: float  # average loss of rows in fits to the other folds; NaN if there were too few
 
@@ -68,9 +68,9 @@ def fit_penalised(
         fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)
         return PenalisedFit(fitted, ridge, math.nan)
 
-    def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
-        fits, totals = np.empty_like(near.fits), np.zeros(2)
-        for number, start in enumerate(near.fits):
+    def evaluate(ridge: float, near: PenalisedFit) -> PenalisedFit:
+        fits, totals = np.empty_like(near.W), np.zeros(2)
+        for number, start in enumerate(near.W):
             fold = _Fold(seed, number)
             training = _TrainingPasses(passes, fold)
             fit = minimise_penalised(training, start, ridge, most_passes, _SEARCH_TOLERANCE)
@@ -78,15 +78,15 @@ def fit_penalised(
             totals += passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, fit))
         loss, weight = totals.tolist()
         average = loss / weight if weight > 0.0 else math.inf
-        return RidgeTrial(average if math.isfinite(average) else math.inf, ridge, fits)
+        return PenalisedFit(fits, ridge, average if math.isfinite(average) else math.inf)
 
-    first = evaluate(ridge, RidgeTrial(math.inf, ridge, np.tile(W, (N_FOLDS, 1, 1))))
+    first = evaluate(ridge, PenalisedFit(np.tile(W, (N_FOLDS, 1, 1)), ridge, math.inf))
     best = search_ridges(evaluate, first, _MAX_RIDGES_WITHOUT_GAIN)
     ratios = (1.0 / _FINE_RIDGE_RATIO, _FINE_RIDGE_RATIO)
     best = min(best, *(evaluate(best.ridge * ratio, best) for ratio in ratios), key=_HELD_OUT)
-    start = best.fits.mean(axis=0)
+    start = best.W.mean(axis=0)
     W = minimise_penalised(passes, start, best.ridge, most_passes, _FINAL_TOLERANCE)
-    return PenalisedFit(W, best.ridge, best.held_out)
+    return best._replace(W=W)
 
 
 def fit_preconditioned(
@@ -128,15 +128,15 @@ def fit_preconditioned(
         solution = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
         return solution.x.reshape(start.shape)
 
-    def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
-        V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)
-        return RidgeTrial(_average_held_out(passes, fold, V @ root.T), ridge, V)
+    def evaluate(ridge: float, near: PenalisedFit) -> PenalisedFit:
+        V = minimise(fold, ridge, near.W, _SEARCH_TOLERANCE)
+        return PenalisedFit(V, ridge, _average_held_out(passes, fold, V @ root.T))
 
     # Solved for V with W = V root', whatever W was.
     start = solve_triangular(root, W.T, lower=True).T
-    best = search_ridges(evaluate, evaluate(ridge, RidgeTrial(math.inf, ridge, start)), 1)
-    V = minimise(None, best.ridge, best.fits, _PASSES_TOLERANCE)
-    return PenalisedFit(V @ root.T, best.ridge, best.held_out)
+    best = search_ridges(evaluate, evaluate(ridge, PenalisedFit(start, ridge, math.inf)), 1)
+    V = minimise(None, best.ridge, best.W, _PASSES_TOLERANCE)
+    return best._replace(W=V @ root.T)
 
 
 def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
@@ -151,20 +151,12 @@ def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
     return _average_held_out(passes, fold, W)
 
 
-class RidgeTrial(NamedTuple):
-    """A ridge that was tried: the average loss of held-out rows, and what was fitted."""
-
-    held_out: float
-    ridge: float
-    fits: Array  # from which the fits of a similar ridge begin
-
-
 def search_ridges(
-    evaluate: Callable[[float, RidgeTrial], RidgeTrial], first: RidgeTrial, patience: int
-) -> RidgeTrial:
-    """Return the best trial: of smaller ridges as long as they help, or else of larger ones.
+    evaluate: Callable[[float, PenalisedFit], PenalisedFit], first: PenalisedFit, patience: int
+) -> PenalisedFit:
+    """Return the best fit: of smaller ridges as long as they help, or else of larger ones.
 
-    `evaluate` takes a ridge and the trial before. Each way ends after `patience` without gain.
+    `evaluate` takes a ridge and the fit before. Each way ends after `patience` without gain.
     """
     best = first
     for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
