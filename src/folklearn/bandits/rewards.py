@@ -25,11 +25,10 @@ class RegretCertificate:
     r"""A bound on the expected regret of all decisions so far, and what it rests on.
 
     The regret of a decision is the expected reward of the best action minus that of the action
-    that was played. Its expectation over the draws of the agent and the rewards is at most
-    :math:`E[\sum_t c_t + \eta \sum_a C_a]`, and `bound` is what stands in the brackets, measured:
-    :math:`c_t` is the most that round t could cost beyond :math:`\eta_t` times its excess log loss,
-    :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
-    regressions. The proof is in docs/theory/reductions.md.
+    that was played. Its expectation is at most :math:`E[\sum_t c_t + \eta \sum_a C_a]`, and `bound`
+    is what stands in the brackets: :math:`c_t` is the most that round t could cost beyond
+    :math:`\eta_t` times its excess log loss, :math:`\eta` the largest of these, and :math:`C_a` the
+    certified log-loss regret of the regressions (docs/theory/reductions.md).
     """
 
     n_rounds: int  #: decisions whose reward was learned
@@ -123,8 +122,7 @@ class RewardAgent(Agent):
     "softmax"     proportional to :math:`\exp(-\gamma_t (f_a - f_b) / K)`, b too
     ============  =================================================================
 
-    Only the regression of the action that was played learns, without weights; a late reward is
-    learned with the state that it finds. Time of a decision: K predictions and one update.
+    Only the regression of the action that was played learns. Time: K predictions and one update.
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
@@ -301,15 +299,6 @@ def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any)
     FastCB over `folklearn.auto` for each action: see `RewardAgent`, which has the `options`.
     Contexts are numbers of any scale; `scale` is False for those that have norms of about 1 and
     hold a constant already.
-
-    Examples
-    --------
-    >>> from folklearn import bandits
-    >>> agent = bandits.auto(n_features=3, n_actions=2)
-    >>> decision = agent.act([31.0, 1250.0, 0.0])
-    >>> agent.learn(decision, 0.8)
-    >>> bool(agent.expected_rewards([31.0, 1250.0, 0.0])[decision.action] > 0.5)
-    True
     """
     n_columns = validation.count("n_features", n_features, 1) + bool(scale)
     # K of them predict for every decision, and Folklore would be a third of that.

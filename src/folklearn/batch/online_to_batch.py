@@ -31,15 +31,14 @@ class OnlineToBatch(Serializable):
 
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
-    Time is that of the learner's `run`; a prediction costs one of the learner's per state
-    kept. Memory is that of up to m + 1 learners: every state is a full copy.
+    Time is that of the learner's `run`; a prediction costs one of the learner's, and memory a full
+    copy of it, per state kept.
 
     Guarantee, for rows drawn independently from one distribution and a learner that had learned
     nothing before: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
-    `guarantee` returns. The expectations are over rows and draws: a single G is one draw of the
-    bound, and a single predictor may be worse. Risk is the expected log loss; with weights, of
-    :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/sample.md.
+    `guarantee` returns, over rows and draws: a single predictor may be worse. Risk is the expected
+    (weighted) log loss. Derived in docs/theory/sample.md.
 
     Parameters
     ----------

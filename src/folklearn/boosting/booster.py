@@ -92,8 +92,7 @@ class Booster(Learner):
     Hedge follows prefix i with probability proportional to :math:`e^{-M_i}`, its mistakes so
     far, and is wrong at most :math:`4 \min_i M_i + 2.05 \ln(N/\delta)` times with probability
     :math:`1 - \delta`. The Bayes mixture weighs it by :math:`e^{-L_i}`, its log loss so far,
-    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
-    sums are kept, never the weights: nothing underflows. O(N K) a round.
+    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1.
 
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
     example multiplies the costs that the weak learners learn from, and the losses of regressions

@@ -328,8 +328,8 @@ class LearnedPolicy:
     """A policy that is learned from the log itself and judged by it without cheating.
 
     The log is cut into `n_blocks` consecutive blocks, at least 2. Each is played by the policy, in
-    any form that `off_policy` takes, that `learn` made of all blocks before it; the first is not
-    judged. So the value is that of the policies on the way, a little below that of the last one.
+    any form that `off_policy` takes, that `learn` made of all blocks before it: the first is not
+    judged.
     """
 
     learn: Callable[[Interactions], Any]

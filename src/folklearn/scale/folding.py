@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import serialization
-from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.errors import FolklearnError, StateFileError
 from folklearn.kernels.blas import OneThread
 from folklearn.model.labels import plain
 from folklearn.model.model import Model
@@ -90,12 +90,12 @@ def model_of(state: bytes) -> Model:
 
 def _learn(model: Model, values: Any) -> FoldOutput:
     try:
-        try:
-            event = FoldEvent(*values)
-        except TypeError:
-            raise InvalidInputError(
-                f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
-            ) from None
+        event = FoldEvent(*values)
+    except TypeError:
+        return FoldOutput.refusal(
+            f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
+        )
+    try:
         output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
             _, new = model.label_encoder.read(event.label)

@@ -32,7 +32,6 @@ class ScoredRows(NamedTuple):
 class SparkPasses(Passes):
     """Passes over rows that executors hold; a context manager, which unpersists them at the end.
 
-    Rows are checked and numbered once, and persisted: in memory, and on disk where that is full.
     A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
     eight are left for the driver; the tree depends on the partitions alone. What travels is
     pickled, as Spark pickles functions: executors trust the driver, and it them.
