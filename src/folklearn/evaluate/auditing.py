@@ -227,22 +227,19 @@ class Certifier(Serializable):
             return self._observe(rows, P, report)
 
     def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
-        losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
-        added = PredictionLoss.of(losses, rows.weights, before)
+        losses, evidence, n = log_losses(P, rows.labels, rows.soft), self._evidence, len(rows.X)
+        added = PredictionLoss.of(losses, rows.weights, self.n_rounds)
         self._totals[:] = astuple(self._prediction_loss + added)
-        self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
-        return losses
-
-    def _add(self, rows: Rows, report: ReportRows | None) -> None:
-        evidence, n = self._evidence, len(rows.X)
+        # The evidence last: after an interrupt a bound on fewer rows is still sound.
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None
             evidence._add_planes(rows, self._learner._run(rows, report))
-        else:
-            for start in range(0, n, _CHUNK_ROWS):
-                evidence._add(rows.part(start, start + _CHUNK_ROWS))
-                if report is not None:
-                    report(min(start + _CHUNK_ROWS, n))
+            return losses
+        for start in range(0, n, _CHUNK_ROWS):
+            evidence._add(rows.part(start, start + _CHUNK_ROWS))
+            if report is not None:
+                report(min(start + _CHUNK_ROWS, n))
+        return losses
 
     @property
     def _prediction_loss(self) -> PredictionLoss:
