@@ -98,11 +98,10 @@ class DecisionMaker(Serializable):
 
 
 class Agent(DecisionMaker):
-    """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
+    """Base of the agents; each is for one thread at a time.
 
-    One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
-    and implements `_see`, `_play` and `_absorb`. An outcome is whether the action was right, unless
-    `_outcome` says otherwise.
+    A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
+    `_absorb`. An outcome is whether the action was right, unless `_outcome` says otherwise.
 
     Attributes
     ----------

@@ -49,12 +49,7 @@ class LinearAgent(Agent):
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "exploration", "D", "R")
     ARRAYS: ClassVar[tuple[str, ...]] = ("W",)
     DEFAULT_EXPLORATION: ClassVar[float]
-    KEEPS_MATRIX: ClassVar[bool] = False
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return ((K - 1) * d) ** 2 if cls.KEEPS_MATRIX else K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(
         self,
@@ -159,7 +154,7 @@ class Soba(LinearAgent):
 
     ARRAYS = ("W", "S", "total")
     DEFAULT_EXPLORATION = 1.0 / 16.0
-    KEEPS_MATRIX = True
+    FEWEST_NUMBERS = staticmethod(lambda d, K: ((K - 1) * d) ** 2)
 
     def __init__(self, **parameters: Any) -> None:
         super().__init__(**parameters)
@@ -242,7 +237,7 @@ class Newtron(LinearAgent):
     PARAMS = (*LinearAgent.PARAMS, "alpha", "beta")
     ARRAYS = ("W", "H", "b")
     DEFAULT_EXPLORATION = 0.01
-    KEEPS_MATRIX = True
+    FEWEST_NUMBERS = staticmethod(lambda d, K: ((K - 1) * d) ** 2)
 
     def __init__(self, *, alpha: float = 10.0, beta: float = 0.01, **parameters: Any) -> None:
         self.alpha = validation.positive("alpha", alpha)
@@ -289,10 +284,8 @@ def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:
 def minimise_in_ball(H: Array, b: Array, D: float) -> Array:
     """Return w(mu) = -(H + mu)^-1 b with the least mu >= 0 for which |w(mu)| <= D; H is >= 1/D.
 
-    Newton's method on 1/|w(mu)| - 1/D, which is concave and increasing: from below the root
-    it climbs and never passes it. It starts from below, as |w(mu)| >= |b| / (mu + b'Hb/|b|^2)
-    by Jensen's inequality; |w(mu)| <= |b| / (mu + 1/D) bounds the root from above, which
-    only rounding makes necessary.
+    Newton's method on 1/|w(mu)| - 1/D, which climbs to the root from below and never passes it
+    (docs/theory/reductions.md, section 3); only rounding makes a bound from above necessary.
     """
     length = float(np.linalg.norm(b))
     if length < _MIN_GRADIENT_NORM:

@@ -48,6 +48,7 @@ class Aioli(SecondOrderLearner):
     """
 
     PARAMS = ("n_features", "n_classes", "B", "R", "lam", "improved")
+    can_grow = False  # because of classes: `grown` takes more features
 
     def __init__(
         self,
@@ -71,11 +72,6 @@ class Aioli(SecondOrderLearner):
         self.improved = bool(improved)
         self._gamma = None if self.improved else 1.0 / (2.0 + 4.0 * self.B * self.R)
         self._start(gamma=self._gamma, pull=1.0)
-
-    @property
-    def can_grow(self) -> bool:
-        """False, because of classes: `grown` takes more features."""
-        return False
 
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret after `n_rounds` of weight 1 with :math:`|x| \le R`.

@@ -105,9 +105,8 @@ def fit_preconditioned(
         + \sum_t w_t \ell(W x_t, y_t)
 
     By L-BFGS in coordinates in which P (d, d), about the inverse of the curvature that classes
-    share, is the identity. One fold, of three, chooses the ridge. W (K, d) and `ridge` are the
-    first ones, `freedom` f (d,) what the penalty of a column is divided by. A pass takes 4 K d
-    flops a row; a dozen or two are enough for a ridge.
+    share, is the identity. One fold, of three, chooses the ridge. `freedom` f (d,) is what the
+    penalty of a column is divided by. A dozen or two passes are enough for a ridge.
     """
     from scipy.optimize import minimize  # takes a sixth of a second
 
@@ -177,8 +176,7 @@ def minimise_penalised(
 ) -> Array:
     """Return the minimiser (K, d) of ridge |W|^2 and the loss of all rows, from W.
 
-    The last step promises to gain less than `tolerance` of the objective; Newton's method
-    about squares that.
+    The last step promises to gain less than `tolerance` of the objective.
     """
     here, best = W, math.inf
     step, slope, length = np.zeros_like(W), 0.0, 1.0
@@ -269,10 +267,9 @@ def _held_out_loss(fold: _Fold, W: Array, chunk: RowChunk) -> Array:
 
 
 def assign_folds(seed: int, first: int, n: int) -> NDArray[np.int64]:
-    """Return the folds of rows number `first` to before ``first + n``.
+    """Return the folds of rows number `first` to before ``first + n``, without those before them.
 
-    Every three rows, one after the other, go to the three folds in an order drawn for them: the
-    folds of some rows can be computed without the rows before them.
+    Every three rows, one after the other, go to the three folds in an order drawn for them.
     """
     start = first // N_FOLDS
     stop = -((first + n) // -N_FOLDS)

@@ -112,10 +112,7 @@ class Booster(Learner):
     CHILDREN = ("weak_learner",)
     COUNTERS = ("_n_rounds",)
     ARRAYS: ClassVar[tuple[str, ...]] = ("losses", "mistakes")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        return validation.sizes(words)[1]  # a number of every class, in the weak learners
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K)  # in the weak learners
 
     def __init__(
         self,

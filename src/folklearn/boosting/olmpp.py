@@ -47,8 +47,8 @@ class AdaBoostOLMpp(Booster):
     n_features, n_classes, n_learners, weak_learner, seed : as for `Booster`.
     horizon : number of rounds T if known; clips at ln T instead of the growing ln(t+1).
     regression : "folklore", "aioli" (its ancestor, which pulls twice as much to even odds),
-        or "offset": one-dimensional, :math:`m = o + \alpha_t`, without clipping; about half of
-        the regret if the scores are calibrated, but it cannot rescale scores that are not.
+        or "offset": one-dimensional, without clipping; about half of the regret if the scores are
+        calibrated, but it cannot rescale scores that are not.
 
     Examples
     --------

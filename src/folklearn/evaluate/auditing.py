@@ -132,15 +132,11 @@ class Certifier(Serializable):
 
     Pass it every context, label and prediction; it bounds how much better any linear model, its
     penalty counted, could have done in hindsight. A negative bound proves that the predictions
-    beat every such model.
-
-    It collects `Evidence` from the rows; for wide rows and many classes `LinearEvidence` at what
-    `SparseSgd` predicts. With E its `lower_bound`, for *any* predictions
+    beat every such model. It collects `Evidence` from the rows; for wide rows and many classes
+    `LinearEvidence` at what `SparseSgd` predicts. With E its `lower_bound`, for *any* predictions
 
     .. math:: \sum_t -w_t \ln p_t(y_t) - \Bigl(\sum_t w_t \ell_t(W) + \tfrac12 \|W\|_\tau^2\Bigr)
         \le \sum_t -w_t \ln p_t(y_t) - E \quad\text{for every } W
-
-    Time and memory those of the evidence; `observe_many` is faster than single rounds.
 
     Guarantee: no linear model has a total loss and a penalty below
     ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).

@@ -75,8 +75,8 @@ def predict_residuals(
 ) -> tuple[Array, Array, Array]:
     """Return softmax (K, m) of logits, residuals w (p - y), and losses (m,); Z is overwritten.
 
-    Classes come first: sums over a short last axis are slow. Exponentials of 1 are counted, and the
-    others added up without them: a loss of 1e-20 has all its digits.
+    Exponentials of 1 are counted, and the others added up without them: a loss of 1e-20 has all its
+    digits.
     """
     rows = np.arange(Z.shape[1])
     Z -= Z.max(axis=0)
@@ -240,8 +240,7 @@ def best_in_class(
 ) -> BestLinearModel:
     """Minimise the total log loss over linear models of row norm at most B, the paper's class.
 
-    For a bound on models of any norm see `logistic_regression`. Tens to hundreds of passes of
-    O(K d) a row.
+    For models of any norm see `logistic_regression`. Tens to hundreds of passes of O(K d) a row.
 
     Guarantee: ``at_least`` of the result is at most the loss of every model of the class and its
     ``loss`` at least that of W, in floating point too. The gap between them comes below ``tol``

@@ -20,10 +20,9 @@ _REWARD = "a number from 0 to 1, or whether the action was right"
 class Interactions:
     """Decisions in order: contexts, actions, propensities and rewards.
 
-    Make one from logged data of any origin to evaluate policies on it (`off_policy`), or read
-    one (`read_log`). The actions are the same K in every decision, X (T, d) its contexts; or,
-    without `n_actions`, each decision brings its own, and X a matrix for each of them with one row
-    per action that could be played. These are kept one below the other, see `menu`.
+    For `off_policy`; `read_log` reads one. The actions are the same K in every decision, X (T, d)
+    its contexts; or, without `n_actions`, each decision brings its own, and X a matrix for each of
+    them with one row per action that could be played, see `menu`.
 
     Examples
     --------

@@ -91,8 +91,7 @@ class Estimate:
     def n_missing(self) -> int:
         """About how many rounds more the log needs, if the interval excludes the value; else 0.
 
-        With them the interval is half as wide, and reaches at most 0.1 to each side. One that does
-        so already, and begins within 0..1, is good enough: the value is then near its end.
+        With them the interval is half as wide, and reaches at most 0.1 to each side.
         """
         half = _half_width(self.std_error, self.effective_size, self.confidence)
         is_narrow = half <= 0.1 and self.high - self.low < 1.0
@@ -343,10 +342,7 @@ def uniform(log: Interactions) -> Callable[[Array], Array]:
 
 
 def best_constant(log: Interactions) -> Callable[[Array], Array]:
-    """Return the policy that always plays the action that earned most in a log.
-
-    For the same actions in all decisions; rewards are weighted by the inverse of their propensity.
-    """
+    """Return the policy of the action that earned most, weighted by inverse propensities."""
     if log.n_actions is None:
         raise InvalidInputError(
             "each decision of this log has actions of its own, so that none can always be played"

@@ -58,10 +58,7 @@ def map_in_parallel(
     parallel = Parallel(n_jobs=n_jobs, mmap_mode="c", return_as=returned)
     results: list[Result] = []
     # The limit of this process holds for tasks in its threads, whichever of them ends first.
-    with (
-        threadpool_limits(1),
-        report_progress(progress, len(tasks), "running") as report,
-    ):
+    with threadpool_limits(1), report_progress(progress, len(tasks), "running") as report:
         try:
             outputs = parallel(call(number, task) for number, task in enumerate(tasks))
             with closing(outputs) if is_streamed else nullcontext():

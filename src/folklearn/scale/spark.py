@@ -296,8 +296,7 @@ class _KeyedProcessor:
 def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
     """Return the models of a stream by key, as its last finished micro-batch left them.
 
-    All of them come to the driver. ``spark.read.format("statestore")`` with the option
-    ``stateVarName="model"`` gives them as a table instead; `folklearn.load` takes the bytes.
+    All of them come to the driver; ``spark.read.format("statestore")`` gives a table instead.
     """
     rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
     states = rows.select("key", "value.state").toLocalIterator()
@@ -308,8 +307,7 @@ def predict_udf(model: Model) -> Any:
     """Return a column of probabilities, in the order of ``model.labels``: an array for every row.
 
     ``df.withColumn("p", predict_udf(model))`` takes the columns that the model knows from `df`,
-    by name, and gives what ``model.predict_proba`` gives, to the last bit if the rows come in the
-    same blocks. The model travels to the executors with the query.
+    by name, and gives what ``model.predict_proba`` gives.
     """
     functions = import_optional("pyspark.sql.functions", "predictions on Spark need", "spark")
     import pyarrow as pa
