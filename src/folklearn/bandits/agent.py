@@ -1,7 +1,6 @@
 """The interface of bandit agents: act on a context, learn the outcome of the action.
 
-What an outcome needs is kept with its decision: context, action, the *propensity* with which that
-action was played, and what the agent saw when it decided. Nothing of a later decision is used.
+What an outcome needs is kept with its decision; nothing of a later decision is used.
 """
 
 import operator
@@ -67,8 +66,7 @@ class DecisionMaker(Serializable):
         raise NotImplementedError
 
     def _number_of(self, pending: Any) -> int:
-        number: int = pending[0].id
-        return number
+        return int(pending[0].id)
 
     def _expire_old(self) -> None:
         first = -1 if self.wait is None else self.n_decisions - self.wait
@@ -102,16 +100,12 @@ class Agent(DecisionMaker):
 
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
     `_absorb`. An outcome is whether the action was right, unless `_outcome` says otherwise.
-
-    Attributes
-    ----------
-    n_features, n_classes : sizes of the problem, d and K; a class is an action.
     """
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
     n_features: int
-    n_classes: int
+    n_classes: int  # a class is an action
     n_outcomes = 0
 
     def _see(self, x: Array) -> Array:

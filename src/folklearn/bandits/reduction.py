@@ -31,8 +31,8 @@ class BanditReduction(Agent):
     probable class with probability :math:`1 - \min(1, 2(1 - \max p))` and a draw from p
     otherwise, which makes fewer mistakes. Differs from the paper in clipping
     :math:`\varepsilon` at 1, and in ``updates="correct"``: *every* correct action updates, with
-    weight :math:`\varepsilon / P(\text{action})`. Time of a round: `predict` of the learner, and
-    its `update` in the rounds that learn, in the paper's form about :math:`\varepsilon/K` of them.
+    weight :math:`\varepsilon / P(\text{action})`. Time that of the learner, which is updated in the
+    rounds that teach, in the paper's form about :math:`\varepsilon/K` of them.
 
     Guarantee, for outcomes without delay and a learner with regret at most R(T) against the W of
     its class: expected mistakes are at most :math:`c \sum_t \ell_t(W) + \varepsilon T + c K R(T) /

@@ -105,9 +105,8 @@ _EXPLORED, _ETA = range(2)
 class RewardAgent(Agent):
     r"""Play one of K fixed actions for a reward in [0, 1], by a regression for each of them.
 
-    Use it when an action brings a click, a price or a grade and not a class; `auto` makes one
-    that needs nothing to be set. Where actions have features of their own, or come and go, use
-    `folklearn.DecisionModel`.
+    Use it when an action brings a click, a price or a grade; `auto` makes one that needs nothing to
+    be set. Where actions have features, or come and go, use `folklearn.DecisionModel`.
 
     Regression a predicts the reward of action a by log loss: a reward r is the soft label
     (1 - r, r). With the expected losses :math:`f_a = 1 - E[r \mid x, a]`, the best action b and
@@ -139,8 +138,7 @@ class RewardAgent(Agent):
     strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for a reward, at least 1; beyond, the oldest expires.
+    seed, max_pending : as for `BanditReduction`; beyond `max_pending` the oldest expires.
 
     Examples
     --------

@@ -18,6 +18,9 @@ from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
+_WHY_HEURISTIC = (
+    "the learner had learned before: its regret bound counts rounds from which no state was drawn"
+)
 
 
 class OnlineToBatch(Serializable):
@@ -112,12 +115,7 @@ class OnlineToBatch(Serializable):
         self.rounds, self._states, self.n_rounds = rounds, states, T
         is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
-        self._heuristic = ""
-        if has_learned:
-            self._heuristic = (
-                "the learner had learned before: its regret bound counts rounds from which no "
-                "state was drawn"
-            )
+        self._heuristic = _WHY_HEURISTIC if has_learned else ""
         return self
 
     def predict(self, x: ArrayLike) -> Array:

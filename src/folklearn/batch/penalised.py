@@ -144,9 +144,8 @@ def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
     That is what `fit_preconditioned` calls held out: on the same rows both can be compared.
     """
     fold = _Fold(seed, 0)
-    W = minimise_penalised(
-        _TrainingPasses(passes, fold), fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE
-    )
+    training = _TrainingPasses(passes, fold)
+    W = minimise_penalised(training, fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE)
     return _average_held_out(passes, fold, W)
 
 

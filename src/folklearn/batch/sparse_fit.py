@@ -30,19 +30,13 @@ _LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 @dataclass(eq=False)
 class ColumnModel:
-    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none.
-
-    Attributes
-    ----------
-    ridge, power : chosen for them, see `fit_sparse`.
-    held_out : average loss of the rows that were left out; NaN if there were too few.
-    """
+    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none."""
 
     columns: NDArray[np.int64]
     weights: Array
-    ridge: float = math.nan
+    ridge: float = math.nan  #: chosen for them, as is the power, see `fit_sparse`
     power: float = math.nan
-    held_out: float = math.nan
+    held_out: float = math.nan  #: average loss of rows left out; NaN if there were too few
 
     def __post_init__(self) -> None:
         self._index = Columns.of(self.columns)

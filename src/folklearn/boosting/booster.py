@@ -95,8 +95,8 @@ class Booster(Learner):
     and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1.
 
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
-    example multiplies the costs that the weak learners learn from, and the losses of regressions
-    and prefixes. If a weak learner fails, the booster is unchanged.
+    example multiplies the costs that the weak learners learn from, and the losses of prefixes. If a
+    weak learner fails, the booster is unchanged.
 
     Parameters
     ----------

@@ -109,8 +109,7 @@ def audit(
     X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
     P : what was predicted, before the labels were seen.
     C, constant : of the penalty, as of `Evidence`.
-    tol, most_passes, n_jobs, device : of `logistic_regression`.
-    report : called with a `Pass` after each.
+    tol, most_passes, report, n_jobs, device : of `logistic_regression` and `regress`.
     """
     X, P = validation.table(X), validation.numbers("P", P)
     if P.ndim != 2:

@@ -2,8 +2,7 @@
 
 `best_in_class` is about the class of the paper, models of row norm at most B, by spectral projected
 gradients (Birgin, Martinez and Raydan 2000): a step along the gradient, its length from how the
-gradient changed (Barzilai and Borwein), back into the class, shortened until the loss is below the
-largest of the last few. Models of any norm, with a penalty: `evaluate.regression`.
+gradient changed, back into the class, shortened until it is below the largest of recent losses.
 """
 
 import functools

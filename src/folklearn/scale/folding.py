@@ -47,14 +47,12 @@ def fold(
     """Predict every event, then learn it if it has a label; return the new state, and outputs.
 
     A pure function: the same state and events give the same bytes on the same machine and build,
-    in batches of any size. An engine that keeps the bytes by key, hands over events in order and
-    repeats what a crash undid, has exact models. An event that cannot be learned is refused in its
-    output, so that no event stops a stream.
+    in batches of any size. An event that cannot be learned is refused in its output, so that no
+    event stops a stream.
 
     Parameters
     ----------
-    state : what the last call returned, None for the first. It is the content of a file that
-        `Model.save` writes: `folklearn.load` takes it, as bytes or as a file.
+    state : what the last call returned, None for the first; `folklearn.load` takes it too.
     events : in order; tuples (row, label, weight), of which the last two may be left out.
     settings : of the `Model` that begins where there is no state, such as ``learner="leader"``.
 

@@ -35,9 +35,8 @@ def map_in_parallel(
 
     Parameters
     ----------
-    function : can be pickled, and so can tasks and results. Large arrays belong into the
-        function (`functools.partial`): processes share them by a memory map.
-    tasks : the arguments, one for each call.
+    function, tasks : can be pickled, and so can results. Large arrays belong into the function
+        (`functools.partial`): processes share them by a memory map.
     n_jobs : tasks at once; 1 runs them in this process, -1 takes every core. None means 1, or
         what `joblib.parallel_config` says, which also chooses another backend than processes.
     progress : True for a bar, or a function that takes the number of tasks that are done.

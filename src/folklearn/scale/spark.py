@@ -75,8 +75,7 @@ def audit(
     C : inverse of the penalty, as in scikit-learn.
     scale : the models are linear in standardised columns. Otherwise columns are taken as they are.
     intercept : add a constant, whose weights are hardly penalised.
-    tol, most_passes : of `logistic_regression`.
-    report : called with a `Pass` after each.
+    tol, most_passes, report : of `regress`.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
     _check_columns(df, names, dict.fromkeys(features, _FEATURES))
@@ -206,9 +205,8 @@ def learn_keyed(
     The columns that come out are key and sequence; ``prediction``, the most likely label, and its
     ``probability``; ``chance``, the probability that the true label was given, so that the
     progressive loss is the mean of ``-ln(chance)``; and ``refused``, why an event was not
-    learned, null for all others. An event without a label is only predicted. A source that delivers
-    more than once does no harm: an event whose number is not above the last one that its model
-    learned is refused, and so is one that comes in a later micro-batch than a higher number.
+    learned, null for all others. An event without a label is only predicted. One whose number is
+    not above the last one that its model learned is refused: a source may deliver more than once.
 
     States are kept in RocksDB, and read and written once in a micro-batch that has their key. The
     number of shuffle partitions is fixed for the life of a checkpoint.
