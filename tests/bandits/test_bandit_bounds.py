@@ -62,8 +62,10 @@ def theory(T, *, K=3, regret=4.0, decoding="sample"):
     return BanditReduction(learner, horizon=T, decoding=decoding).exploration
 
 
-def test_exploration_in_numbers():
+def test_exploration_and_mistakes_in_numbers():
     assert theory(1200) == pytest.approx(0.1, rel=1e-12)
+    bound = mistake_bound(1200, 3, regret=4.0, loss=50.0, exploration=theory(1200))
+    assert bound == pytest.approx(50.0 + 2.0 * 120.0, rel=1e-12)  # 2 sqrt(K T R)
     assert theory(12) == 1.0
     assert theory(5) == 1.0  # clipped
     assert theory(5, regret=1e300) == 1.0
