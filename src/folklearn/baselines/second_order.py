@@ -213,8 +213,7 @@ class Laplace(SecondOrderLearner):
 def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
     """Return n_points (rounded up to even) points in k dimensions, symmetric about 0.
 
-    One dimension: the midpoints of equally likely intervals. More: scrambled Sobol points
-    and their mirror images, so that odd functions integrate exactly.
+    One dimension: midpoints of equally likely intervals. More: scrambled Sobol points, mirrored.
     """
     from scipy.special import ndtri  # slow to import, and so is `scipy.stats`
 

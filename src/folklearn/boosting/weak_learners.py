@@ -129,9 +129,8 @@ class NaiveBayes(Serializable):
 class RiverClassifier:
     """A River classifier with the methods of this library, for use inside `Probabilistic`.
 
-    A class that River does not mention has probability 0. A classifier that takes no weight ``w``
-    learns an example of weight w floor(w) times, and once more with probability w - floor(w). It
-    cannot be saved: River has no state file but pickle.
+    A classifier that takes no weight ``w`` learns an example of weight w floor(w) times, and once
+    more with probability w - floor(w). It cannot be saved: River has no state file but pickle.
 
     Parameters
     ----------

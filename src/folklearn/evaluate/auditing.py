@@ -35,9 +35,8 @@ _CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
 class PredictionCertificate(Certificate):
     """A certificate whose loss is that of the predictions that were observed.
 
-    If a label was given probability 0, the loss and the regret bound are infinite; that is
-    the truth, so the certificate is valid, and `reason` says which round it was.
-    `best_linear_at_least` is a property of the stream and stays finite.
+    If a label was given probability 0, the loss and the regret bound are infinite; the certificate
+    is valid, and `reason` says which round it was. `best_linear_at_least` stays finite.
     """
 
     linear_at_least: float = -math.inf

@@ -1,6 +1,5 @@
 """Logs of decisions: contexts, actions, propensities and rewards."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -94,12 +93,10 @@ class Interactions:
         columns = {name: getattr(self, name)[which] for name in names}
         return replace(self, X=X, **columns)
 
-    def blocks(self, n_blocks: int) -> Iterator[tuple[int, int]]:
-        """Yield where consecutive blocks of about equal size begin and end, empty ones left out."""
+    def blocks(self, n_blocks: int) -> list[tuple[int, int]]:
+        """Return where consecutive blocks of about equal size begin and end, without empty ones."""
         edges = [self.n_rounds * block // n_blocks for block in range(n_blocks + 1)]
-        for start, stop in pairwise(edges):
-            if start < stop:
-                yield start, stop
+        return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
     @property
     def mean_reward(self) -> float:

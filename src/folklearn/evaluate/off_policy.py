@@ -305,13 +305,10 @@ class _RewardModel:
 def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     """Return q (T, K), what each action would have earned as a model expects it.
 
-    Of a log with features of actions, one number per pair of a decision and an action, (N,).
-
-    The log is cut into consecutive blocks, and a block is predicted from the earlier ones only: q_t
-    is known before action t is drawn, so that the doubly robust term is unbiased even if the agent
-    adapted. (Contexts are standardised by all of them: they are taken not to depend on actions.)
-    An action that was not played yet is expected to earn what the others did, 0.5 in the first
-    block.
+    Of a log with features of actions, one number per pair of a decision and an action, (N,). Each of
+    consecutive blocks is predicted from those before it: q_t is known before action t is drawn, so
+    that the doubly robust term is unbiased even if the agent adapted. (Contexts are standardised by
+    all of them: they are taken not to depend on actions.)
     """
     model = _RewardModel(log)
     predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]

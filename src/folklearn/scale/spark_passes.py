@@ -35,9 +35,8 @@ BlocksOf = Callable[[Iterable[Any]], Iterable[ScoredRows]]  # of the batches of 
 class SparkPasses(Passes):
     """Passes over rows that executors hold; a context manager, which unpersists them at the end.
 
-    A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
-    eight are left for the driver; the tree depends on the partitions alone. What travels is
-    pickled, as Spark pickles functions: executors trust the driver, and it them.
+    A pass sums every partition by itself, and adds the pickled sums of eight neighbours at a time
+    until eight are left for the driver; the tree depends on the partitions alone.
 
     Parameters
     ----------
