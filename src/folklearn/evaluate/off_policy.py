@@ -305,10 +305,10 @@ class _RewardModel:
 def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     """Return q (T, K), what each action would have earned as a model expects it.
 
-    Of a log with features of actions, one number per pair of a decision and an action, (N,). Each of
-    consecutive blocks is predicted from those before it: q_t is known before action t is drawn, so
-    that the doubly robust term is unbiased even if the agent adapted. (Contexts are standardised by
-    all of them: they are taken not to depend on actions.)
+    With features of actions it is one number per pair of a decision and an action, (N,). A block
+    of the log is predicted from those before it: q_t is known before action t is drawn, and the
+    doubly robust term unbiased even if the agent adapted. (Contexts are standardised by all of
+    them: they are taken not to depend on actions.)
     """
     model = _RewardModel(log)
     predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
@@ -339,7 +339,7 @@ def uniform(log: Interactions) -> Callable[[Array], Array]:
 
 
 def best_constant(log: Interactions) -> Callable[[Array], Array]:
-    """Return the policy of the action that earned most, weighted by inverse propensities."""
+    """Return the policy of the action that earned most in a log, by inverse propensities."""
     if log.n_actions is None:
         raise InvalidInputError(
             "each decision of this log has actions of its own, so that none can always be played"
