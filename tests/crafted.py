@@ -61,13 +61,13 @@ def _acted(agent, outcome=lambda t: t % 2 == 0):
     return agent
 
 
-def _boosted(kind, n_classes=K, **words):
-    sizes = {"n_features": D, "n_classes": n_classes}
+def _boosted(kind):
+    sizes = {"n_features": D, "n_classes": K}
     weak = [
         boosting.Probabilistic(boosting.NaiveBayes(**sizes)),
         boosting.Probabilistic(folklearn.Folklore(**sizes)),
     ]
-    return _learned(kind(**sizes, n_learners=2, weak_learner=weak, **words), 10)
+    return _learned(kind(**sizes, n_learners=2, weak_learner=weak), 10)
 
 
 def _model(T=150, **words):
@@ -156,7 +156,6 @@ _MAKERS = {
     "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
     "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
     "Soba": lambda: _acted(baselines.Soba(**_SIZES, exploration=0.4)),
-    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2)),
     "Obama": lambda: _acted(baselines.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
     "BanditReduction": lambda: _acted(
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)
@@ -165,7 +164,6 @@ _MAKERS = {
     "OnlineToBatch": lambda: batch.OnlineToBatch(folklearn.Folklore(**_SIZES)).fit(*_rows(30)),
     "AdaBoostOLMpp": lambda: _boosted(boosting.AdaBoostOLMpp),
     "AdaBoostOLM": lambda: _boosted(baselines.AdaBoostOLM),
-    "AdaBoostOL": lambda: _boosted(baselines.AdaBoostOL, n_classes=2),
     "Model": lambda: _model(roles={"said": "ignored"}, windows=True),
     "Model of words": lambda: _model(roles={"said": "words"}),
     "Model of words alone": _model_of_words_alone,

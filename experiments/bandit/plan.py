@@ -8,7 +8,7 @@ from pathlib import Path
 
 from folklearn import Folklore, Ogd, auto
 from folklearn.bandits import Agent, BanditReduction
-from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
+from folklearn.baselines import Banditron, Newtron, Obama, Soba
 
 from ..data import Source, Stream
 from ..data import stream as real_stream
@@ -88,28 +88,17 @@ def _sized(agent: type[Agent], **options: object) -> Make:
     return lambda d, K, R, **words: agent(n_features=d, n_classes=K, R=R, **options, **words)
 
 
-def _quick_gaptron(d: int, K: int, R: float, **words: object) -> Agent:
-    """Gaptron with a step that does not shrink with exploration and K^2; it has no theorem."""
-    agent = Gaptron(n_features=d, n_classes=K, R=R, **words)
-    agent.step = 0.5 / R**2
-    return agent
-
-
 SAMPLED, DECODED = "FOLKLORE, sampled", "FOLKLORE, decoded"
 EVERY, AUTO = "FOLKLORE, every correct", "auto, every correct"
-QUICK, LABELS_KNOWN = "Gaptron, step 1/(2R²)", "Gaptron, labels known"
 AGENTS: dict[str, Make] = {
     "Banditron": _sized(Banditron),
     "Newtron, diagonal": _sized(DiagonalNewtron),
     "SOBA, diagonal": _sized(DiagonalSoba),
-    "Gaptron": _sized(Gaptron),
-    QUICK: _quick_gaptron,
     SAMPLED: _folklore(),
     DECODED: _folklore(decoding="randomised"),
     "OGD, every correct": _ogd,
     EVERY: _folklore(decoding="randomised", updates="correct"),
     AUTO: _auto,
-    LABELS_KNOWN: _sized(Gaptron, feedback="full"),
 }
 # Full matrices of (K d)^2 numbers, and particles in K d dimensions: on a small stream only.
 DEAR: dict[str, Make] = {
@@ -119,14 +108,12 @@ DEAR: dict[str, Make] = {
 }
 # Updates of ((K-1) d)^2 numbers in nearly every round: hours at d = 400.
 REAL_ONLY = (EVERY, AUTO)
-NO_THEORY = (AUTO, QUICK)  # a mixture has no bound in closed form; another step voids it
+NO_THEORY = (AUTO,)  # a mixture has no bound in closed form
 SAME_THEORY = (DECODED,)  # on synthetic streams theory only explores, whatever the decoding
 
 
 def explorations(name: str, arena: Arena) -> tuple[object, ...]:
     """Return the explorations at which an agent is played on a stream, maybe none."""
-    if name == LABELS_KNOWN:
-        return (None,)
     if name in REAL_ONLY and arena.synthetic:
         return ()
     without = name in NO_THEORY or (name in SAME_THEORY and arena.synthetic)
@@ -134,10 +121,8 @@ def explorations(name: str, arena: Arena) -> tuple[object, ...]:
 
 
 def make(name: str, arena: Arena, rows: Stream, exploration: object, seed: int) -> Agent:
-    """Return an agent at an exploration, at that of its theory, or at its own."""
+    """Return an agent at an exploration, or at that of its theory."""
     words: dict[str, object] = {"exploration": exploration}
     if exploration == THEORY:
         words = {"horizon": len(rows.y)}
-    elif exploration is None:
-        words = {}
     return (AGENTS | DEAR)[name](rows.d, rows.K, arena.R, seed=seed, **words)

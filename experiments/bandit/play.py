@@ -7,7 +7,7 @@ import numpy as np
 
 from folklearn import Folklore, best_in_class, interact
 from folklearn.bandits import BanditReduction
-from folklearn.bandits.reduction import DECODING_COST, bandit_mistakes
+from folklearn.bandits.reduction import DECODING_COST
 from folklearn.synthetic import stochastic
 
 from ..data import Stream
@@ -49,10 +49,10 @@ def check_bound(T: int, seed: int, decoding: str, updates: str) -> dict[str, flo
     cost = DECODING_COST if decoding == "randomised" else 1.0
     regret = learner.regret_bound(T)
     exploration = float(agent.exploration or 0.0)
-    bound = bandit_mistakes(T, n_classes=K, regret=regret, loss=loss, cost=cost)
+    spent = K * regret
     if updates == "correct":
-        spent = cost * learner.certificate().regret_bound / exploration
-        bound = cost * loss + exploration * T + spent
+        spent = learner.certificate().regret_bound
+    bound = cost * loss + exploration * T + cost * spent / exploration
     return {
         "mistakes": float(log.mistakes[-1]),
         "bound": bound,

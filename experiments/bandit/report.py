@@ -10,11 +10,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from ..provenance import write_json
-from .plan import AGENTS, LABELS_KNOWN, REFERENCE_ROUNDS, SAMPLED, THEORY
+from .plan import AGENTS, REFERENCE_ROUNDS, SAMPLED, THEORY
 
 _SHADES = plt.colormaps["tab10"].colors
 STYLES = {name: {"color": _SHADES[place % 10]} for place, name in enumerate(AGENTS)}
-STYLES[LABELS_KNOWN] = {"color": "black", "ls": "--"}  # no bandit: what the label would be worth
 Found = dict[str, Any]
 
 

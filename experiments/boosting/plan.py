@@ -7,7 +7,7 @@ from typing import Any
 from river.ensemble import AdaBoostClassifier, ADWINBoostingClassifier, BOLEClassifier
 from river.tree import HoeffdingTreeClassifier
 
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM
+from folklearn.baselines import AdaBoostOLM
 from folklearn.boosting import AdaBoostOLMpp, RiverClassifier, hoeffding_trees
 
 SETS = ("balance_scale", "mice", "car", "mushroom", "nursery", "segment", "pendigits")
@@ -31,7 +31,6 @@ class Method:
     make: Callable[[int, int, int, int], Any]
     sizes: tuple[int, ...] = (N,)
     nested: bool = False
-    binary: bool = False
     booster: bool = False
 
 
@@ -57,8 +56,8 @@ def _tree(d: int, K: int, n: int, seed: int) -> Any:
     return RiverClassifier(HoeffdingTreeClassifier(**TREE), n_classes=K)
 
 
-def _nested(booster: type, *, binary: bool = False, **words: Any) -> Method:
-    return Method(_ours(booster, **words), SIZES, nested=True, binary=binary, booster=True)
+def _nested(booster: type, **words: Any) -> Method:
+    return Method(_ours(booster, **words), SIZES, nested=True, booster=True)
 
 
 ONE, OLMPP, OLM = "one tree", "OLM++", "OLM"
@@ -68,7 +67,6 @@ METHODS = {
     OLMPP: _nested(AdaBoostOLMpp),
     OFFSET: _nested(AdaBoostOLMpp, regression="offset"),
     OLM: _nested(AdaBoostOLM),
-    "OL": _nested(AdaBoostOL, binary=True),
     "River AdaBoost": Method(_theirs(AdaBoostClassifier)),
     "River ADWIN boosting": Method(_theirs(ADWINBoostingClassifier)),
     "River BOLE": Method(_theirs(BOLEClassifier)),

@@ -22,8 +22,6 @@ Said = tuple[int, Array]
 def play(name: str, source: Source, n: int, seed: int) -> dict[str, Any]:
     """Run a method with n learners; return its scores at every size that the run tells."""
     method, rows = METHODS[name], stream(source, seed)
-    if method.binary and rows.K != 2:
-        return {}
     sizes = method.sizes if method.nested else (n,)
     model = method.make(rows.d, rows.K, n, seed)
     first = round(TRAINED * len(rows.y))

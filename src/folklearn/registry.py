@@ -16,8 +16,8 @@ _MODULES = {
     "bandits.reduction": "BanditReduction*",
     "bandits.rewards": "RegretCertificate RewardAgent*",
     "baselines.aggregating": "Aggregating*+ Obama*",
-    "baselines.bandits": "Banditron* Gaptron* LinearAgent Newtron* Soba*",
-    "baselines.boosting": "AdaBoostOL* AdaBoostOLM*",
+    "baselines.bandits": "Banditron* LinearAgent Newtron* Soba*",
+    "baselines.boosting": "AdaBoostOLM*",
     "baselines.ons": "Ons*+",
     "baselines.second_order": "Aioli*+ Gaf*+ Laplace*+",
     "batch.online_to_batch": "OnlineToBatch*",
@@ -69,9 +69,7 @@ _MODULES = {
     "readers.reader": "BadRow Reader",
     "readers.table": "Table TextColumn table_from_records",
     "scale.folding": "FoldEvent FoldOutput fold",
-    "scale.parallel": (
-        "AuditedFile Compared Comparison FilesAudit audit_files compare map_in_parallel"
-    ),
+    "scale.parallel": "map_in_parallel",
     "scaler": "MixedScaler* OnlineScaler*+ SparseScaler*",
     "serialization": "load+",
     "service.archive": "Archive",

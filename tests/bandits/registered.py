@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from folklearn import Aggregating, Folklore, Ogd, auto
 from folklearn.bandits import Agent, BanditReduction, RewardAgent
-from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
+from folklearn.baselines import Banditron, Newtron, Obama, Soba
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,6 @@ AGENTS = {
     "banditron": Case(sizes(Banditron, exploration=0.4), weighs=True),
     "newtron": Case(sizes(Newtron, exploration=0.4, beta=0.1), weighs=True),
     "soba": Case(sizes(Soba, exploration=0.4), weighs=True),
-    "gaptron": Case(sizes(Gaptron, exploration=0.9, R=0.3), weighs=True),
     "obama": Case(sizes(Obama, exploration=0.5, **PARTICLES), weighs=True),
     "reduction, folklore": Case(over(Folklore, B3, **HALF)),
     "reduction, folklore, horizon": Case(over(Folklore, B3, horizon=30_000)),

@@ -1,4 +1,4 @@
-"""The bandit theorems as functions, and the constant of randomised decoding."""
+"""The exploration of the bandit theorem, and the constant of randomised decoding."""
 
 import math
 
@@ -7,13 +7,14 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from folklearn import Folklore, Gaf, Laplace, Ogd, auto
-from folklearn.bandits.reduction import DECODING_COST, bandit_exploration, bandit_mistakes
-from folklearn.errors import InvalidInputError
+from folklearn.bandits import BanditReduction
+from folklearn.bandits.reduction import DECODING_COST
 from folklearn.kernels.curvature import gamma_star_below
-from tests.reference.bandits import decoded
+from tests.reference.bandits import decoded, mistake_bound
 
 SIZES = {"n_features": 2, "n_classes": 3}
 BALL = {"B": 0.7, "R": 1.3}
+DECODINGS = ("sample", "randomised")
 
 
 def cost(p, y):
@@ -46,62 +47,49 @@ def test_sampling_costs_at_most_1(rng):
         assert 1.0 - decoded(p, "sample")[0] <= -math.log(p[0])
 
 
-def test_exploration_in_numbers():
-    exploration = bandit_exploration
-    assert exploration(1200, n_classes=3, regret=4.0) == pytest.approx(0.1, rel=1e-12)
-    assert exploration(1200, n_classes=3, regret=4.0, cost=0.25) == pytest.approx(0.05, rel=1e-12)
-    assert exploration(12, n_classes=3, regret=4.0) == 1.0
-    assert exploration(5, n_classes=3, regret=4.0) == 1.0  # clipped
-    assert exploration(5, n_classes=3, regret=math.inf) == 1.0
-    assert exploration(5, n_classes=3, regret=0.0) == 0.0
+class OfRegret(Folklore):
+    """A learner that states a given bound on its regret."""
+
+    regret = 4.0
+
+    def regret_bound(self, n_rounds):
+        return self.regret
 
 
-def test_mistakes_in_numbers():
-    mistakes = bandit_mistakes
-    problem = {"n_classes": 3, "regret": 4.0, "loss": 50.0}
-    assert mistakes(1200, **problem) == pytest.approx(50.0 + 2.0 * 120.0, rel=1e-12)
-    assert mistakes(1200, **problem, cost=0.25) == pytest.approx(12.5 + 120.0, rel=1e-12)
-    assert mistakes(1200, **problem, exploration=0.5) == pytest.approx(50 + 600 + 24, rel=1e-12)
-    assert mistakes(4, **problem) == pytest.approx(50 + 4 + 12, rel=1e-12)  # clipped at 1
-    assert mistakes(1200, **problem, exploration=0.0) == math.inf
-    assert mistakes(1200, n_classes=3, regret=math.inf, loss=1.0) == math.inf
+def theory(T, *, K=3, regret=4.0, decoding="sample"):
+    learner = OfRegret(n_features=1, n_classes=K)
+    learner.regret = regret
+    return BanditReduction(learner, horizon=T, decoding=decoding).exploration
 
 
-@pytest.mark.parametrize("scale", [1.0, DECODING_COST])
+def test_exploration_and_mistakes_in_numbers():
+    assert theory(1200) == pytest.approx(0.1, rel=1e-12)
+    bound = mistake_bound(1200, 3, regret=4.0, loss=50.0, exploration=theory(1200))
+    assert bound == pytest.approx(50.0 + 2.0 * 120.0, rel=1e-12)  # 2 sqrt(K T R)
+    assert theory(12) == 1.0
+    assert theory(5) == 1.0  # clipped
+    assert theory(5, regret=1e300) == 1.0
+
+
+@pytest.mark.parametrize(("decoding", "scale"), [("sample", 1.0), ("randomised", DECODING_COST)])
 @pytest.mark.parametrize("T", [10, 1000, 10**6])
-def test_the_choose_exploration_has_the_least_bound(T, scale):
-    problem = {"n_classes": 4, "regret": 20.0, "loss": 100.0, "cost": scale}
-    best = bandit_mistakes(T, **problem)
+def test_the_choose_exploration_has_the_least_bound(T, decoding, scale):
+    problem = {"regret": 20.0, "loss": 100.0, "cost": scale}
+    best = mistake_bound(
+        T, 4, **problem, exploration=theory(T, K=4, regret=20.0, decoding=decoding)
+    )
     for exploration in np.geomspace(1e-6, 1.0, 200):
-        other = bandit_mistakes(T, **problem, exploration=exploration)
+        other = mistake_bound(T, 4, **problem, exploration=exploration)
         assert best <= other * (1.0 + 1e-12)
 
 
 def test_randomised_decoding_has_the_smaller_bound():
-    problem = {"n_classes": 3, "regret": 30.0}
-    T, cost = 5000, DECODING_COST
-    assert bandit_exploration(T, **problem, cost=cost) < bandit_exploration(T, **problem)
-    assert bandit_mistakes(T, **problem, loss=9.0, cost=cost) < bandit_mistakes(
-        T, **problem, loss=9.0
+    sample, randomised = (theory(5000, regret=30.0, decoding=how) for how in DECODINGS)
+    assert randomised < sample
+    problem = {"regret": 30.0, "loss": 9.0}
+    assert mistake_bound(5000, 3, **problem, exploration=randomised, cost=DECODING_COST) < (
+        mistake_bound(5000, 3, **problem, exploration=sample)
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_rounds": 0}, "n_rounds must be at least 1"),
-        ({"n_rounds": 1.5}, "n_rounds must be an integer"),
-        ({"n_classes": 1}, "n_classes must be at least 2"),
-    ],
-)
-def test_bad_sizes_are_refused(arguments, message):
-    problem = {"n_rounds": 10, "n_classes": 2, "regret": 1.0, **arguments}
-    with pytest.raises(InvalidInputError, match=message):
-        bandit_exploration(**problem)
-    with pytest.raises(InvalidInputError, match=message):
-        bandit_mistakes(**problem, loss=1.0)
-    with pytest.raises(InvalidInputError, match="exploration must be a number from 0 to 1"):
-        bandit_mistakes(10, n_classes=2, regret=1.0, loss=1.0, exploration=1.5)
 
 
 def folklore_bound(T, gammas, lam):
@@ -144,11 +132,3 @@ def test_a_learner_knows_its_own_bound(name, T):
 
 def test_a_mixture_states_no_bound():
     assert auto(**SIZES).regret_bound(100) == math.inf
-
-
-@pytest.mark.parametrize("bad", [math.nan, -1.0, "much", None])
-def test_regrets_and_losses_that_are_none_are_refused(bad):
-    with pytest.raises(InvalidInputError, match="regret must be"):
-        bandit_exploration(10, n_classes=3, regret=bad)
-    with pytest.raises(InvalidInputError, match="loss must be"):
-        bandit_mistakes(10, n_classes=3, regret=1.0, loss=bad)

@@ -7,10 +7,10 @@ import pytest
 
 from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto
 from folklearn.bandits import BanditReduction
-from folklearn.bandits.reduction import DECODING_COST, bandit_mistakes
+from folklearn.bandits.reduction import DECODING_COST
 from folklearn.errors import FolklearnError, InvalidInputError
 from tests.bandits.forced import act_as, documented_exploration, easy_stream, learned, play
-from tests.reference.bandits import DenseReduction, decoded
+from tests.reference.bandits import DenseReduction, decoded, mistake_bound
 
 DECODINGS = {"sample": 1.0, "randomised": DECODING_COST}
 each_decoding = pytest.mark.parametrize("decoding", DECODINGS)
@@ -207,8 +207,8 @@ def test_mistakes_stay_below_the_bound(decoding, seed):
     agent = BanditReduction(learner, horizon=T, decoding=decoding, seed=rng)
     mistakes = play(agent, X, y).sum()
     loss = (np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(T), y]).sum()
-    bound = bandit_mistakes(
-        T, n_classes=K, regret=learner.regret_bound(T), loss=loss, cost=DECODINGS[decoding]
-    )
     assert agent.exploration < 1.0
-    assert mistakes <= bound
+    assert mistakes <= mistake_bound(
+        T, K, regret=learner.regret_bound(T), loss=loss,
+        exploration=agent.exploration, cost=DECODINGS[decoding],
+    )  # fmt: skip

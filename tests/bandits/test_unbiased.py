@@ -12,7 +12,7 @@ import pytest
 
 from folklearn import Folklore, Ogd
 from folklearn.bandits import BanditReduction
-from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
+from folklearn.baselines import Banditron, Newtron, Obama, Soba
 from tests.bandits.forced import act_as, exploitation
 from tests.bandits.registered import contexts
 
@@ -102,28 +102,6 @@ def test_soba_steps_from_the_rival_to_the_label(x, y, rng):
         agent, x, y, lambda before, after: soba_theta(before) - soba_theta(after)
     )
     np.testing.assert_allclose(mean, np.outer(np.eye(K)[rival] - np.eye(K)[y], x), atol=1e-9)
-
-
-@every_label
-def test_gaptron_follows_the_gradient_of_the_loss_in_bits(x, y, rng):
-    agent = Gaptron(n_features=D, n_classes=K, exploration=0.3)
-    agent.step = 0.4
-    trained(agent, rng)
-    W = agent._W.copy()
-    assert np.abs(W).max() > 0.1
-    mean = mean_over_actions(agent, x, y, lambda before, after: before._W - after._W) / 0.4
-    gradient = np.outer(softmax(W @ x) - np.eye(K)[y], x) / math.log(2.0)
-    np.testing.assert_allclose(mean, gradient, atol=1e-12)
-
-    def bits(W):
-        return -math.log2(softmax(W @ x)[y])
-
-    h = 1e-6
-    for place in np.ndindex(K, D):
-        step = np.zeros((K, D))
-        step[place] = h
-        slope = (bits(W + step) - bits(W - step)) / (2.0 * h)
-        assert mean[place] == pytest.approx(slope, abs=1e-7)
 
 
 @every_label

@@ -12,7 +12,7 @@ import pytest
 
 import folklearn
 from folklearn import Folklore
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM
+from folklearn.baselines import AdaBoostOLM
 from folklearn.boosting import (
     AdaBoostOLMpp,
     Booster,
@@ -22,7 +22,7 @@ from folklearn.boosting import (
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.boosting import softmin
 from folklearn.kernels.curvature import gamma_star_below
-from tests.reference.boosting import SlowOL, SlowOLM, SlowOLMpp, first_best
+from tests.reference.boosting import SlowOLM, SlowOLMpp, first_best
 from tests.reference.weak_learners import (
     CostMinimiser,
     Failing,
@@ -54,9 +54,6 @@ class Case:
             **dict(self.words),
         )
 
-    def classes(self, K):
-        return 2 if self.kind is AdaBoostOL else K
-
 
 def olmpp(regression, horizon):
     def slow(booster, learners):
@@ -71,7 +68,6 @@ BOOSTERS = {
     "olm++, aioli": olmpp("aioli", None),
     "olm++, offset": olmpp("offset", None),
     "olm": Case(AdaBoostOLM, lambda booster, learners: SlowOLM(booster.n_classes, learners)),
-    "ol": Case(AdaBoostOL, lambda booster, learners: SlowOL(learners)),
 }
 every_booster = pytest.mark.parametrize("case", BOOSTERS.values(), ids=BOOSTERS)
 
@@ -113,7 +109,7 @@ def snapshot(booster, learners=True):
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_it_equals_its_twin(rng, case, K):
     """Costs, labels of the prefixes, Hedge and mixture; the costs of learner i hold s^(i-1)."""
-    K, T, N = case.classes(K), 30, 4
+    T, N = 30, 4
     y = rng.integers(0, K, T)
     X = rounds(T)
     X[:, 1] = rng.normal(size=T)
@@ -177,7 +173,7 @@ def test_edges_and_regret_bounds_are_what_they_say(rng, regression):
 @every_booster
 @pytest.mark.parametrize("weak", [bayes, linear])
 def test_probabilities_lie_on_the_simplex_and_run_equals_the_loop(rng, case, weak):
-    d, T, K = 4, 60, case.classes(3)
+    d, T, K = 4, 60, 3
     X, y = stream(rng, T, d, K)
     X[::7] *= 100.0
     together = case.make(d, K, weak(d, K), n_learners=4)
@@ -194,7 +190,7 @@ def test_probabilities_lie_on_the_simplex_and_run_equals_the_loop(rng, case, wea
 
 @every_booster
 def test_predict_changes_nothing(rng, case):
-    d, T, K = 3, 40, case.classes(3)
+    d, T, K = 3, 40, 3
     X, y = stream(rng, T, d, K)
     quiet = case.make(d, K, bayes(d, K), n_learners=4)
     chatty = case.make(d, K, bayes(d, K), n_learners=4)
@@ -219,7 +215,7 @@ def test_predict_changes_nothing(rng, case):
 
 @every_booster
 def test_what_was_predicted_is_forgotten_when_x_changes_in_place(rng, case):
-    d, T, K = 3, 30, case.classes(3)
+    d, T, K = 3, 30, 3
     X, y = stream(rng, T, d, K)
     plain = case.make(d, K, bayes(d, K), n_learners=3)
     moved = case.make(d, K, bayes(d, K), n_learners=3)
@@ -236,7 +232,7 @@ def test_what_was_predicted_is_forgotten_when_x_changes_in_place(rng, case):
 @pytest.mark.parametrize("weak", [bayes, linear])
 @pytest.mark.parametrize("cut", [0, 1, 25, 40])
 def test_resuming_equals_never_stopping(rng, case, weak, cut, tmp_path):
-    d, T, K = 4, 40, case.classes(3)
+    d, T, K = 4, 40, 3
     X, y = stream(rng, T, d, K)
     path = tmp_path / "booster.safetensors"
     straight = case.make(d, K, weak(d, K), seed=3, n_learners=4)
@@ -257,7 +253,7 @@ def test_resuming_equals_never_stopping(rng, case, weak, cut, tmp_path):
 
 @every_booster
 def test_the_same_seed_gives_the_same_bytes_and_another_one_another_leader(rng, case):
-    d, T, K = 3, 30, case.classes(3)
+    d, T, K = 3, 30, 3
     X, y = stream(rng, T, d, K)
     a, b = (case.make(d, K, linear(d, K), seed=5, n_learners=4) for _ in range(2))
     assert a.run(X, y).tobytes() == b.run(X, y).tobytes()
@@ -269,7 +265,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_another_leader(rng, 
 
 @every_booster
 def test_a_copy_is_equal_and_independent(rng, case):
-    d, T, K = 3, 40, case.classes(3)
+    d, T, K = 3, 40, 3
     X, y = stream(rng, T, d, K)
     model = case.make(d, K, bayes(d, K), n_learners=3)
     model.run(X[:20], y[:20])
@@ -282,7 +278,7 @@ def test_a_copy_is_equal_and_independent(rng, case):
 
 @every_booster
 def test_weights_multiply_and_a_weight_of_zero_teaches_nothing(rng, case):
-    d, T, K = 3, 20, case.classes(3)
+    d, T, K = 3, 20, 3
     X, y = stream(rng, T, d, K)
     plain, weighted = (case.make(d, K, [CostMinimiser(K) for _ in range(3)]) for _ in range(2))
     plain.run(X, y, weight=np.ones(T))
@@ -427,7 +423,7 @@ def test_error_falls_with_the_number_of_learners(rng, K):
 @every_booster
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_learner_that_fails_to_predict_changes_nothing(rng, case, place):
-    K = case.classes(3)
+    K = 3
     X, y = stream(rng, 10, 2, K)
     learners = [CostMinimiser(K) for _ in range(4)]
     learners[place] = Failing("predict", after=5)
@@ -450,7 +446,7 @@ def test_a_learner_that_fails_to_predict_changes_nothing(rng, case, place):
 @every_booster
 @pytest.mark.parametrize("value", ["K", -1, 1.5, None, math.nan, "0", np.array([0, 1])])
 def test_a_label_out_of_range_changes_nothing(rng, case, value):
-    K = case.classes(3)
+    K = 3
     value = K if isinstance(value, str) and value == "K" else value
     X, y = stream(rng, 10, 2, K)
     model = case.make(2, K, [CostMinimiser(K), Saying(value, after=5), CostMinimiser(K)])
@@ -466,7 +462,7 @@ def test_a_label_out_of_range_changes_nothing(rng, case, value):
 @every_booster
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_learner_that_fails_to_learn_leaves_the_booster_as_it_was(rng, case, place):
-    K = case.classes(3)
+    K = 3
     X, y = stream(rng, 10, 2, K)
     learners = [CostMinimiser(K) for _ in range(4)]
     learners[place] = Failing("update", after=5)
@@ -493,7 +489,7 @@ BAD_WEIGHTS = [-1.0, math.nan, math.inf, "heavy", None]
 
 @every_booster
 def test_bad_input_is_refused_and_changes_nothing(rng, case):
-    K = case.classes(3)
+    K = 3
     X, y = stream(rng, 10, 2, K)
     model = case.make(2, K, [CostMinimiser(K) for _ in range(3)])
     model.run(X, y)
@@ -519,7 +515,7 @@ def test_bad_input_is_refused_and_changes_nothing(rng, case):
 
 @every_booster
 def test_soft_labels_are_refused_with_a_sentence(rng, case):
-    K = case.classes(3)
+    K = 3
     X = stream(rng, 4, 2, K)[0]
     model = case.make(2, K, [CostMinimiser(K)])
     state = snapshot(model)
@@ -530,15 +526,10 @@ def test_soft_labels_are_refused_with_a_sentence(rng, case):
     assert snapshot(model) == state
 
 
-@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, AdaBoostOL])
+@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM])
 def test_one_class_is_refused(kind):
     with pytest.raises(InvalidInputError, match="n_classes"):
         kind(n_features=2, n_classes=1, n_learners=1, weak_learner=[CostMinimiser(1)])
-
-
-def test_ol_refuses_three_classes():
-    with pytest.raises(InvalidInputError, match="two classes"):
-        AdaBoostOL(n_features=2, n_classes=3, n_learners=1, weak_learner=[CostMinimiser(3)])
 
 
 @pytest.mark.parametrize(
@@ -582,7 +573,7 @@ def test_the_default_learners_are_hoeffding_trees_which_cannot_be_saved(rng, tmp
 
 @every_booster
 def test_a_learner_that_cannot_save_itself_is_named(case, tmp_path):
-    K = case.classes(3)
+    K = 3
     model = case.make(
         2, K, [Probabilistic(NaiveBayes(n_features=2, n_classes=K)), CostMinimiser(K)]
     )
@@ -593,7 +584,7 @@ def test_a_learner_that_cannot_save_itself_is_named(case, tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, AdaBoostOL])
+@pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM])
 def test_without_river_a_sentence_names_the_extra(kind, monkeypatch):
     for name in ("river", "river.tree"):
         monkeypatch.setitem(sys.modules, name, None)

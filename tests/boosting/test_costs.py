@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM
+from folklearn.baselines import AdaBoostOLM
 from folklearn.baselines.kernels import pairwise_costs
 from folklearn.boosting import AdaBoostOLMpp
 from folklearn.kernels.boosting import logistic_costs
@@ -104,7 +104,6 @@ every_sign = pytest.mark.parametrize(
         (AdaBoostOLMpp, 4),
         (AdaBoostOLM, 2),
         (AdaBoostOLM, 4),
-        (AdaBoostOL, 2),
     ],
 )
 

@@ -32,13 +32,6 @@ class Witness(Banditron):
         self.events.append(("learn", decision.id))
 
 
-class FullWitness(Witness):
-    learns_labels = True
-
-    def learn(self, decision, y):
-        self.events.append(("label", decision.id, y))
-
-
 @pytest.fixture
 def stream(seed):
     return synthetic.stochastic(seed, T, d=d, K=K)
@@ -71,22 +64,12 @@ def test_outcomes_come_at_once_and_all_of_them(stream):
     assert (agent.n_decisions, agent.n_outcomes) == (T, T)
 
 
-def test_an_agent_with_full_feedback_is_told_the_labels(stream):
-    agent = FullWitness()
-    X, y = stream
-    interact(agent, X, y)
-    assert [event[1:] for event in agent.events if event[0] == "label"] == list(enumerate(y))
-    assert not any(event[0] == "learn" for event in agent.events)
-
-
 def test_rewards_of_every_action_in_place_of_labels(stream):
     X, y = stream
     agents = Banditron(n_features=d, n_classes=K), Banditron(n_features=d, n_classes=K)
     log, same = interact(agents[0], X, y), interact(agents[1], X, np.eye(K)[y])
     np.testing.assert_array_equal(log.actions, same.actions)
     np.testing.assert_array_equal(log.rewards, same.rewards)
-    with pytest.raises(InvalidInputError, match="this agent learns labels"):
-        interact(FullWitness(), X, np.eye(K)[y])
 
 
 def test_an_agent_goes_on_from_where_it_stands(stream):

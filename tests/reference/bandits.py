@@ -25,6 +25,13 @@ def around(best: int, n_classes: int, exploration: float) -> Array:
     return (1 - exploration) * corner(best, n_classes) + exploration / n_classes
 
 
+def mistake_bound(
+    T: int, K: int, *, regret: float, loss: float, exploration: float, cost: float = 1.0
+) -> float:
+    """Agarwal, Kale and Zimmert (2021), Theorem 3; `cost` as for `DECODING_COST`."""
+    return cost * loss + exploration * T + cost * K * regret / exploration
+
+
 class DenseBanditron:
     """Kakade, Shalev-Shwartz, Tewari (2008), Algorithm 1."""
 
@@ -157,37 +164,6 @@ class DenseSoba:
         outer = np.outer(zeta, zeta)
         self.A = self.A + (np.diag(np.diag(outer)) if self.diagonal else outer)
         self.theta = self.theta - g
-
-
-class DenseGaptron:
-    """van der Hoeven (2020): gradient descent on the base-2 logistic loss, played by its gap."""
-
-    def __init__(self, n_features: int, n_classes: int, exploration: float, step: float) -> None:
-        self.K, self.exploration, self.step = n_classes, exploration, step
-        self.W = np.zeros((n_classes, n_features))
-
-    def probabilities(self, x: Array) -> Array:
-        p = softmax(self.W @ x)
-        best = int(np.argmax(p))
-        gap = 1 - p[best] if p[best] >= 0.5 else 1.0
-        return around(best, self.K, max(gap, self.exploration))
-
-    def learn_label(self, x: Array, y: int) -> None:
-        gradient = np.outer(softmax(self.W @ x) - corner(y, self.K), x) / np.log(2)
-        self.W = self.W - self.step * gradient
-
-    def learn(
-        self,
-        x: Array,
-        action: int,
-        propensity: float,
-        correct: bool,
-        played: Array | None = None,
-    ) -> None:
-        if correct:
-            W = self.W if played is None else played
-            gradient = np.outer(softmax(W @ x) - corner(action, self.K), x) / np.log(2)
-            self.W = self.W - self.step * gradient / propensity
 
 
 class DenseObama:

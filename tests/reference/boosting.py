@@ -317,32 +317,6 @@ class SlowOLM(SlowBooster):
         self.alpha[i] = min(2.0, max(-2.0, alpha - step * slope))
 
 
-class SlowOL(SlowBooster):
-    """AdaBoost.OL (Beygelzimer, Kale, Luo 2015): two classes, one real score.
-
-    The score h is that of class 1; s = (-h/2, h/2), so that softmax(s)_1 = sigmoid(h).
-    """
-
-    def __init__(self, learners: Sequence) -> None:
-        super().__init__(2, learners)
-        self.alpha = np.zeros(len(self.learners))
-
-    def costs(self, i: int, s: Array) -> Array:
-        h = s[1] - s[0]
-        # The margin of label 1 is h, that of label 0 is -h.
-        return np.array([[0.0, 1 / (1 + math.exp(-h))], [1 / (1 + math.exp(h)), 0.0]])
-
-    def add(self, i: int, s: Array, label: int) -> Array:
-        h = s[1] - s[0] + self.alpha[i] * (1 if label == 1 else -1)
-        return np.array([-h / 2, h / 2])
-
-    def learn(self, i: int, s: Array, label: int, y: int, after: Array) -> None:
-        z = 1 if label == y else -1
-        margin = (after[1] - after[0]) * (1 if y == 1 else -1)
-        step = 4 / math.sqrt(self.rounds) * z / (1 + math.exp(margin))
-        self.alpha[i] = min(2.0, max(-2.0, self.alpha[i] + step))
-
-
 def exact_loss(S, labels, y, w, alpha):
     """Total weighted log loss of s + alpha e_l in 60 digits."""
     getcontext().prec = 60  # and of exponents as good as all

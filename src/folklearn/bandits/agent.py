@@ -1,7 +1,6 @@
 """The interface of bandit agents: act on a context, learn the outcome of the action.
 
-What an outcome needs is kept with its decision: context, action, the *propensity* with which that
-action was played, and what the agent saw when it decided. Nothing of a later decision is used.
+What an outcome needs is kept with its decision; nothing of a later decision is used.
 """
 
 import operator
@@ -67,8 +66,7 @@ class DecisionMaker(Serializable):
         raise NotImplementedError
 
     def _number_of(self, pending: Any) -> int:
-        number: int = pending[0].id
-        return number
+        return int(pending[0].id)
 
     def _expire_old(self) -> None:
         first = -1 if self.wait is None else self.n_decisions - self.wait
@@ -98,23 +96,16 @@ class DecisionMaker(Serializable):
 
 
 class Agent(DecisionMaker):
-    """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
+    """Base of the agents; each is for one thread at a time.
 
-    One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
-    and implements `_see`, `_play` and `_absorb`. An outcome is whether the action was right, unless
-    `_outcome` says otherwise.
-
-    Attributes
-    ----------
-    n_features, n_classes : sizes of the problem, d and K; a class is an action.
-    learns_labels : whether an outcome is the true class, whatever was played.
+    A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
+    `_absorb`. An outcome is whether the action was right, unless `_outcome` says otherwise.
     """
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
     n_features: int
-    n_classes: int
-    learns_labels: bool = False
+    n_classes: int  # a class is an action
     n_outcomes = 0
 
     def _see(self, x: Array) -> Array:
@@ -169,8 +160,7 @@ class Agent(DecisionMaker):
     def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn the outcome of a decision, or of the decision of this id, once, in any order.
 
-        It is whether the action was right; for agents of rewards, a number from 0 to 1; for one
-        that ``learns_labels``, the true class.
+        It is whether the action was right; for agents of rewards, a number from 0 to 1.
         """
         value = self._outcome(outcome)
         decision, seen = self._find(decision)
@@ -269,8 +259,6 @@ def choose_exploration(
     horizon: int | None,
     default: float,
     theory: Callable[[int], float],
-    *,
-    positive: bool = False,
 ) -> float:
     """Return the exploration from a number, the theory's for a horizon, or the default."""
     if exploration == THEORY and horizon is None:
@@ -280,7 +268,4 @@ def choose_exploration(
             raise InvalidInputError("give exploration or horizon, not both: one sets the other")
         return min(1.0, theory(validation.count("horizon", horizon, 1)))
     wanted = default if exploration is None else exploration
-    chosen = validation.fraction("exploration", wanted, 1.0)
-    if positive and chosen == 0.0:
-        raise InvalidInputError("exploration must be above 0: without it nothing is learned")
-    return chosen
+    return validation.fraction("exploration", wanted, 1.0)

@@ -31,16 +31,16 @@ class BanditReduction(Agent):
     probable class with probability :math:`1 - \min(1, 2(1 - \max p))` and a draw from p
     otherwise, which makes fewer mistakes. Differs from the paper in clipping
     :math:`\varepsilon` at 1, and in ``updates="correct"``: *every* correct action updates, with
-    weight :math:`\varepsilon / P(\text{action})`. Time of a round: `predict` of the learner, and
-    its `update` in the rounds that learn, in the paper's form about :math:`\varepsilon/K` of them.
+    weight :math:`\varepsilon / P(\text{action})`. Time that of the learner, which is updated in the
+    rounds that teach, in the paper's form about :math:`\varepsilon/K` of them.
 
     Guarantee, for outcomes without delay and a learner with regret at most R(T) against the W of
     its class: expected mistakes are at most :math:`c \sum_t \ell_t(W) + \varepsilon T + c K R(T) /
     \varepsilon` for every such W, with c = 1 for ``"sample"`` and c = 0.7468 for ``"randomised"``;
     the horizon's choice :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})` makes the last two terms
-    :math:`2\sqrt{c K T R(T)}` (`bandit_mistakes`). For
-    ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is the
-    regret bound of the learner's certificate after all updates, if it covers weighted examples.
+    :math:`2\sqrt{c K T R(T)}`. For ``updates="correct"`` they are :math:`\varepsilon T + c E[C] /
+    \varepsilon`, where C is the regret bound of the learner's certificate after all updates, if it
+    covers weighted examples.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class BanditReduction(Agent):
         self.decoding = validation.choice("decoding", decoding, (SAMPLE, RANDOMISED))
         self.updates = validation.choice("updates", updates, (EXPLORED, CORRECT))
         self._cost = DECODING_COST if decoding == RANDOMISED else 1.0
-        self.exploration = choose_exploration(
-            exploration, horizon, 0.1, self._theory, positive=True
-        )
+        self.exploration = choose_exploration(exploration, horizon, 0.1, self._theory)
+        if self.exploration == 0.0:
+            raise InvalidInputError("exploration must be above 0: without it nothing is learned")
         heaviest = self.n_classes if self.updates == CORRECT else 1
         if heaviest > learner.max_weight:
             raise InvalidInputError(
@@ -113,7 +113,7 @@ class BanditReduction(Agent):
                 f"a horizon sets exploration by the learner's regret bound, and "
                 f"{type(self.learner).__name__} has none: give exploration instead"
             )
-        return bandit_exploration(horizon, n_classes=self.n_classes, regret=regret, cost=self._cost)
+        return math.sqrt(min(1.0, self._cost * self.n_classes * regret / horizon))
 
     def _see(self, x: Array) -> Array:
         return np.append(self.learner._predict(x), 0.0)
@@ -159,41 +159,3 @@ class BanditReduction(Agent):
             weight = min(self.exploration / decision.propensity, float(self.n_classes))
         if weight > 0.0:
             self.learner._learn(decision.x.copy(), decision.action, validation.NO_SOFT, weight)
-
-
-def bandit_exploration(n_rounds: int, *, n_classes: int, regret: float, cost: float = 1.0) -> float:
-    r"""Return the exploration of `BanditReduction`, :math:`\min(1, \sqrt{c K R / T})`.
-
-    `regret` bounds the learner's regret R with all labels known; `cost` c bounds the chance
-    of a mistake when exploiting by c times the log loss: 1 for sampling, `DECODING_COST` for
-    randomised decoding.
-    """
-    T, K = validation.count("n_rounds", n_rounds, 1), validation.count("n_classes", n_classes, 2)
-    regret = validation.number("regret", regret, 0.0, math.inf)
-    cost = validation.positive("cost", cost)
-    return math.sqrt(min(1.0, cost * K * regret / T))
-
-
-def bandit_mistakes(
-    n_rounds: int,
-    *,
-    n_classes: int,
-    regret: float,
-    loss: float,
-    exploration: float | None = None,
-    cost: float = 1.0,
-) -> float:
-    r"""Return the bound on the expected mistakes of `BanditReduction`.
-
-    .. math:: c L + \varepsilon T + c K R / \varepsilon
-
-    with L the total log loss of the comparator; at the exploration of `bandit_exploration`,
-    unless that is clipped, the last two terms are :math:`2\sqrt{c K T R}`. Agarwal, Kale and
-    Zimmert (2021), Theorem 3, with the clip that the paper forgets.
-    """
-    T, K = validation.count("n_rounds", n_rounds, 1), validation.count("n_classes", n_classes, 2)
-    loss = validation.number("loss", loss, 0.0, math.inf)
-    eps = bandit_exploration(T, n_classes=K, regret=regret, cost=cost)
-    if exploration is not None:
-        eps = validation.fraction("exploration", exploration, 1.0)
-    return math.inf if eps == 0.0 else cost * loss + eps * T + cost * K * regret / eps

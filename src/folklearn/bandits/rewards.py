@@ -25,11 +25,10 @@ class RegretCertificate:
     r"""A bound on the expected regret of all decisions so far, and what it rests on.
 
     The regret of a decision is the expected reward of the best action minus that of the action
-    that was played. Its expectation over the draws of the agent and the rewards is at most
-    :math:`E[\sum_t c_t + \eta \sum_a C_a]`, and `bound` is what stands in the brackets, measured:
-    :math:`c_t` is the most that round t could cost beyond :math:`\eta_t` times its excess log loss,
-    :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
-    regressions. The proof is in docs/theory/reductions.md.
+    that was played. Its expectation is at most :math:`E[\sum_t c_t + \eta \sum_a C_a]`, and `bound`
+    is what stands in the brackets: :math:`c_t` is the most that round t could cost beyond
+    :math:`\eta_t` times its excess log loss, :math:`\eta` the largest of these, and :math:`C_a` the
+    certified log-loss regret of the regressions (docs/theory/reductions.md).
     """
 
     n_rounds: int  #: decisions whose reward was learned
@@ -106,9 +105,8 @@ _EXPLORED, _ETA = range(2)
 class RewardAgent(Agent):
     r"""Play one of K fixed actions for a reward in [0, 1], by a regression for each of them.
 
-    Use it when an action brings a click, a price or a grade and not a class; `auto` makes one
-    that needs nothing to be set. Where actions have features of their own, or come and go, use
-    `folklearn.DecisionModel`.
+    Use it when an action brings a click, a price or a grade; `auto` makes one that needs nothing to
+    be set. Where actions have features, or come and go, use `folklearn.DecisionModel`.
 
     Regression a predicts the reward of action a by log loss: a reward r is the soft label
     (1 - r, r). With the expected losses :math:`f_a = 1 - E[r \mid x, a]`, the best action b and
@@ -123,17 +121,13 @@ class RewardAgent(Agent):
     "softmax"     proportional to :math:`\exp(-\gamma_t (f_a - f_b) / K)`, b too
     ============  =================================================================
 
-    Only the regression of the action that was played learns, without weights; a late reward is
-    learned with the state that it finds. Time of a decision: K predictions and one update.
+    Only the regression of the action that was played learns. Time: K predictions and one update.
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
-    is at most E ``regret_certificate().bound``, under every exploration. In advance: for
-    :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
-    f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. That says something of the default strength only after
-    millions of rounds; ``strength="theory"`` explores more and makes it least where :math:`C_T` is
-    :math:`\frac d2 \ln t` nats a regression.
+    is at most E ``regret_certificate().bound``, under every exploration. That says something of the
+    default strength only after millions of rounds; ``strength="theory"`` explores more and makes it
+    least where a regression has a regret of :math:`\frac d2 \ln t` nats.
 
     Parameters
     ----------
@@ -144,8 +138,7 @@ class RewardAgent(Agent):
     strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for a reward, at least 1; beyond, the oldest expires.
+    seed, max_pending : as for `BanditReduction`; beyond `max_pending` the oldest expires.
 
     Examples
     --------
@@ -303,17 +296,7 @@ def auto(*, n_features: int, n_actions: int, scale: bool = True, **options: Any)
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent`, which has the `options`.
     Contexts are numbers of any scale; `scale` is False for those that have norms of about 1 and
-    hold a constant already. At 20 features and 10 actions a decision and its reward take 0.7 of
-    Vowpal Wabbit's time (benchmarks/results/decisions.md).
-
-    Examples
-    --------
-    >>> from folklearn import bandits
-    >>> agent = bandits.auto(n_features=3, n_actions=2)
-    >>> decision = agent.act([31.0, 1250.0, 0.0])
-    >>> agent.learn(decision, 0.8)
-    >>> bool(agent.expected_rewards([31.0, 1250.0, 0.0])[decision.action] > 0.5)
-    True
+    hold a constant already.
     """
     n_columns = validation.count("n_features", n_features, 1) + bool(scale)
     # K of them predict for every decision, and Folklore would be a third of that.

@@ -38,8 +38,8 @@ class Aggregating(Learner):
         p_t = (1-\mu)\, E_{W \sim P_t} \mathrm{softmax}(W x_t) + \mu/K, \qquad
         P_t(W) \propto \exp\Big(-\sum_{s<t} \frac{w_s}{w_{\max}} \ell_s(W)\Big), \ |W_k| \le B
 
-    A round costs O(n_particles K d), and O(n_particles n_moves t K d) when the particles move,
-    which on steady streams becomes rarer as 1/t; memory 8 (d + K + 1) t bytes for the history.
+    Time O(n_particles K d) a round, n_moves t times that when the particles move, which on steady
+    streams becomes rarer as 1/t; memory 8 (d + K + 1) t bytes for the history.
 
     Guarantee, for the exact integral, :math:`|x| \le R`, every stream, hard or soft labels: with
     unit weights regret is at most `regret_bound`; with weights at most ``max_weight``, that many
@@ -173,9 +173,8 @@ class Aggregating(Learner):
     def _move(self, rounds: list[tuple[Array, Array, float]]) -> None:
         """Resample, then move every particle `n_moves` times over the whole history.
 
-        In coordinates e whitened by the particles' mean and covariance the moves alternate
-        between sqrt(1 - b^2) e + b xi, which is reversible for the fitted Gaussian, so that
-        its density enters the acceptance, and the random walk e + b xi.
+        In coordinates e whitened by the particles the moves alternate between sqrt(1 - b^2) e + b
+        xi, reversible for the fitted Gaussian, and the random walk e + b xi.
         """
         weights, N, rng = np.exp(self._log_weights), self.n_particles, self._rng
         flat = self._particles.reshape(N, -1)
@@ -223,8 +222,7 @@ class Aggregating(Learner):
 
         .. math:: K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T
 
-        for the exact integral; it implies Theorem 3 of Foster et al. (2018). Derived in
-        docs/theory/baselines.md.
+        for the exact integral. Derived in docs/theory/baselines.md.
         """
         T = validation.count("n_rounds", n_rounds, 0)
         n, BR = self.n_classes * self.n_features, self.B * self.R

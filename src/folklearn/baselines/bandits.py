@@ -1,4 +1,4 @@
-"""Bandits with linear scores: Banditron and Gaptron, Soba and Newtron of second order."""
+"""Bandits with linear scores: Banditron, and Soba and Newtron of second order."""
 
 import math
 from typing import Any, ClassVar
@@ -10,12 +10,10 @@ from scipy.linalg.blas import dsymv, dsyr
 from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import FolklearnError
 from folklearn.kernels.blas import OneThread
 from folklearn.kernels.simplex import helmert
 
-BANDIT, FULL = "bandit", "full"
-_LN2 = math.log(2.0)
 _INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 _NORM_TOLERANCE = 1e-12  # of D, on the norm of W
 _MAX_NEWTON_STEPS = 100
@@ -37,17 +35,21 @@ class LinearAgent(Agent):
     D, R : norms of the comparator and the contexts, positive, where theory asks for them.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
     max_pending : decisions that may wait for an outcome, at least 1.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Banditron, Newtron, Soba
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=3)
+    >>> agents = [kind(n_features=3, n_classes=3) for kind in (Banditron, Newtron, Soba)]
+    >>> [bool(interact(agent, X, y).rewards.mean() > 0.7) for agent in agents]
+    [True, True, True]
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "exploration", "D", "R")
     ARRAYS: ClassVar[tuple[str, ...]] = ("W",)
     DEFAULT_EXPLORATION: ClassVar[float]
-    KEEPS_MATRIX: ClassVar[bool] = False
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return ((K - 1) * d) ** 2 if cls.KEEPS_MATRIX else K * d
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(
         self,
@@ -78,13 +80,9 @@ class LinearAgent(Agent):
         return self._W @ x
 
     def _play(self, seen: Array) -> Array:
-        return _play_best(seen, self.exploration)
-
-
-def _play_best(scores: Array, exploration: float) -> Array:
-    P = np.full(len(scores), exploration / len(scores))
-    P[np.argmax(scores)] += 1.0 - exploration
-    return P
+        P = np.full(len(seen), self.exploration / len(seen))
+        P[np.argmax(seen)] += 1.0 - self.exploration
+        return P
 
 
 class Banditron(LinearAgent):
@@ -104,14 +102,6 @@ class Banditron(LinearAgent):
     exploration : :math:`\varepsilon`, by default 1/32, near the best with and without noise.
     n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Banditron
-    >>> agent = Banditron(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
-    True
-
     References
     ----------
     Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online Multiclass
@@ -127,93 +117,6 @@ class Banditron(LinearAgent):
         self._W[np.argmax(seen)] -= decision.x
         if correct:
             self._W[decision.action] += decision.x / decision.propensity
-
-
-class Gaptron(LinearAgent):
-    r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
-
-    Use it for a mistake bound with explicit constants at the cost of a perceptron, O(K d).
-
-    With :math:`p = \mathrm{softmax}(Wx)`, the gap :math:`a = 1 - \max p` if that is at most 1/2
-    and 1 otherwise, and :math:`q = \max(a, \varepsilon)`, play :math:`P = (1-q) e_{\hat y} + q/K`:
-
-    .. math:: W \leftarrow W - \eta v \frac{(p - e_y) \otimes x}{\ln 2}, \qquad
-        v = 1 \ \text{(full)}, \quad v = \frac{1\{\tilde y = y\}}{P(y)} \ \text{(bandit)}
-
-    with :math:`\eta = \ln 2 / (2 K R^2)` (full) or :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit).
-    Differs from the paper in that W is not projected onto a ball (docs/theory/reductions.md).
-
-    Guarantee, against every W: expected mistakes are at most
-    :math:`\sum_t -\log_2 \mathrm{softmax}(W x_t)_{y_t}` plus :math:`K R^2 \|W\|_F^2 / \ln 2`
-    (full), or plus :math:`K^2 R^2 \|W\|_F^2 / (2 \varepsilon \ln 2) + \varepsilon T` (bandit), of
-    which :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`, the horizon's, equals the terms.
-
-    Parameters
-    ----------
-    feedback : "bandit", `learn` takes whether the action was right; or "full", the true class.
-    exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
-        default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
-    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
-
-    Examples
-    --------
-    >>> from folklearn import synthetic
-    >>> from folklearn.baselines import Gaptron
-    >>> agent = Gaptron(n_features=3, n_classes=3, feedback="full")
-    >>> for x, y in zip(*synthetic.separable(0, 2000, d=3, K=3)):
-    ...     agent.learn(agent.act(x), y)
-    >>> bool(agent.policy(x)[y] > 0.5)
-    True
-
-    References
-    ----------
-    van der Hoeven (2020), "Exploiting the Surrogate Gap in Online Multiclass Classification".
-    """
-
-    PARAMS = (*LinearAgent.PARAMS, "feedback")
-    DEFAULT_EXPLORATION = 0.1
-
-    def __init__(self, *, feedback: str = BANDIT, **parameters: Any) -> None:
-        self.feedback = validation.choice("feedback", feedback, (BANDIT, FULL))
-        self.learns_labels = feedback == FULL
-        if self.learns_labels:
-            if parameters.get("exploration") or parameters.get("horizon") is not None:
-                raise InvalidInputError(
-                    "exploration and horizon are for bandit feedback: with feedback='full' every "
-                    "round teaches, and none explores"
-                )
-            parameters["exploration"] = 0.0
-        super().__init__(**parameters)
-        if not (self.exploration or self.learns_labels):
-            raise InvalidInputError("exploration must be above 0: the step is proportional to it")
-        share = 0.5 if self.learns_labels else self.exploration / self.n_classes
-        self.step = share * _LN2 / (self.n_classes * self.R**2)
-
-    def _theory(self, T: int) -> float:
-        return self.n_classes * self.R * self.D / math.sqrt(2.0 * _LN2 * T)
-
-    def _see(self, x: Array) -> Array:
-        return softmax(self._W @ x)
-
-    def _play(self, seen: Array) -> Array:
-        top = float(seen.max())
-        gap = 1.0 - top if top >= 0.5 else 1.0
-        return _play_best(seen, max(gap, self.exploration))
-
-    def _outcome(self, value: Any) -> Any:
-        if self.learns_labels:
-            return validation.count("y", value, 0, self.n_classes - 1)
-        return super()._outcome(value)
-
-    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
-        y, weight = decision.action, 1.0 / decision.propensity
-        if self.learns_labels:
-            y, weight = outcome, 1.0
-        elif not outcome:
-            return
-        slope = seen.copy()
-        slope[y] -= 1.0
-        self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
 
 
 class Soba(LinearAgent):
@@ -243,14 +146,6 @@ class Soba(LinearAgent):
     exploration : :math:`\varepsilon`, by default 1/16: twice and half of it do about as well.
     n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
 
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Soba
-    >>> agent = Soba(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.7)
-    True
-
     References
     ----------
     Beygelzimer, Orabona and Zhang (2017), "Efficient Online Bandit Multiclass Learning with
@@ -259,7 +154,7 @@ class Soba(LinearAgent):
 
     ARRAYS = ("W", "S", "total")
     DEFAULT_EXPLORATION = 1.0 / 16.0
-    KEEPS_MATRIX = True
+    FEWEST_NUMBERS = staticmethod(lambda d, K: ((K - 1) * d) ** 2)
 
     def __init__(self, **parameters: Any) -> None:
         super().__init__(**parameters)
@@ -333,14 +228,6 @@ class Newtron(LinearAgent):
         T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
     n_features, n_classes, R, seed, max_pending : as for `LinearAgent`.
 
-    Examples
-    --------
-    >>> from folklearn import interact, synthetic
-    >>> from folklearn.baselines import Newtron
-    >>> agent = Newtron(n_features=3, n_classes=3)
-    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
-    True
-
     References
     ----------
     Hazan and Kale (2011), "Newtron: an Efficient Bandit Algorithm for Online Multiclass
@@ -350,7 +237,7 @@ class Newtron(LinearAgent):
     PARAMS = (*LinearAgent.PARAMS, "alpha", "beta")
     ARRAYS = ("W", "H", "b")
     DEFAULT_EXPLORATION = 0.01
-    KEEPS_MATRIX = True
+    FEWEST_NUMBERS = staticmethod(lambda d, K: ((K - 1) * d) ** 2)
 
     def __init__(self, *, alpha: float = 10.0, beta: float = 0.01, **parameters: Any) -> None:
         self.alpha = validation.positive("alpha", alpha)
@@ -397,10 +284,8 @@ def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:
 def minimise_in_ball(H: Array, b: Array, D: float) -> Array:
     """Return w(mu) = -(H + mu)^-1 b with the least mu >= 0 for which |w(mu)| <= D; H is >= 1/D.
 
-    Newton's method on 1/|w(mu)| - 1/D, which is concave and increasing: from below the root
-    it climbs and never passes it. It starts from below, as |w(mu)| >= |b| / (mu + b'Hb/|b|^2)
-    by Jensen's inequality; |w(mu)| <= |b| / (mu + 1/D) bounds the root from above, which
-    only rounding makes necessary.
+    Newton's method on 1/|w(mu)| - 1/D, which climbs to the root from below and never passes it
+    (docs/theory/reductions.md, section 3); only rounding makes a bound from above necessary.
     """
     length = float(np.linalg.norm(b))
     if length < _MIN_GRADIENT_NORM:

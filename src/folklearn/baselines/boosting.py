@@ -1,4 +1,4 @@
-"""Online boosters before AdaBoost.OLM++: AdaBoost.OLM and AdaBoost.OL."""
+"""AdaBoost.OLM (Jung, Goetz and Tewari 2017), the online booster before AdaBoost.OLM++."""
 
 import math
 from typing import Any
@@ -9,8 +9,7 @@ from scipy.special import expit
 from folklearn.arrays import Array
 from folklearn.baselines import kernels
 from folklearn.boosting.booster import Booster, Round
-from folklearn.errors import InvalidInputError
-from folklearn.kernels.boosting import REACH, logistic_costs
+from folklearn.kernels.boosting import REACH
 
 
 class AdaBoostOLM(Booster):
@@ -61,7 +60,8 @@ class AdaBoostOLM(Booster):
         out[label] += self._alphas[i]
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        step = weight * self._step_size(self._n_rounds + 1)
+        pace = (self.n_classes - 1) * math.sqrt(self._n_rounds + 1)
+        step = weight * (2.0 * math.sqrt(2.0) / pace)
         # f' is sigma(s_l - s_y) of the scores after a wrong label l, and the sum of
         # -sigma(s_k - s_y) over all other k after a right one.
         N = np.arange(self.n_learners)
@@ -71,59 +71,3 @@ class AdaBoostOLM(Booster):
         chances[:, y] = 0.0
         slopes = np.where(seen.labels == y, -chances.sum(axis=1), chances[N, seen.labels])
         self._alphas[:] = np.clip(self._alphas - step * slopes, -REACH, REACH)
-
-    def _step_size(self, t: int) -> float:
-        return 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(t))
-
-
-class AdaBoostOL(AdaBoostOLM):
-    r"""Adaptive online boosting for two classes, the ancestor of `AdaBoostOLM`.
-
-    Use it to compare on two classes, and `AdaBoostOLMpp` for anything else.
-
-    With labels as signs and one margin :math:`h^i = h^{i-1} + \alpha_i l_i`, a mistake of learner
-    i costs :math:`1/(1 + e^{y h^{i-1}})`, and
-
-    .. math:: \alpha_i \leftarrow \mathrm{clip}\Big(\alpha_i
-        + \frac{4}{\sqrt t} \frac{y\, l_i}{1 + e^{y h^i}},\ \pm 2\Big).
-
-    The scores are :math:`s = (-h/2, h/2)`. Differs from the paper in importance weights where it
-    draws examples, and in the Bayes mixture. Time O(N) a round plus the weak learners. Parameters
-    are `Booster`'s; n_classes must be 2.
-
-    Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O(T / \sum_i
-    \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges.
-
-    Examples
-    --------
-    >>> from folklearn.baselines import AdaBoostOL
-    >>> from folklearn.boosting import NaiveBayes, Probabilistic
-    >>> weak = [Probabilistic(NaiveBayes(n_features=1, n_classes=2)) for _ in range(5)]
-    >>> model = AdaBoostOL(n_features=1, n_learners=5, weak_learner=weak)
-    >>> losses = [model.update([float(t % 2)], t % 2) for t in range(40)]
-    >>> [model.predict_label([float(k)]) for k in range(2)]
-    [0, 1]
-
-    References
-    ----------
-    Beygelzimer, Kale and Luo (2015), "Optimal and adaptive algorithms for online boosting".
-    """
-
-    def __init__(self, *, n_classes: int = 2, **parameters: Any) -> None:
-        if n_classes != 2:
-            raise InvalidInputError(
-                f"AdaBoostOL is for two classes, got n_classes={n_classes!r}: use "
-                "AdaBoostOLMpp, which is for any number"
-            )
-        super().__init__(n_classes=n_classes, **parameters)
-
-    def _cost(self, i: int, s: Array) -> Array:
-        return logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
-
-    def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
-        half = 0.5 * self._alphas[i]
-        out[label] = s[label] + half
-        out[1 - label] = s[1 - label] - half
-
-    def _step_size(self, t: int) -> float:
-        return 4.0 / math.sqrt(t)  # of the logistic loss: the pairwise loss of one pair

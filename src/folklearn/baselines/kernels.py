@@ -89,9 +89,9 @@ def project(origin, step, A, largest, B, tolerance, W):
     A is (K d, K d), symmetric, with eigenvalues from 1 to at most `largest`. V is never rounded to
     one number: with a tiny step, origin - step has lost the digits that say how far W may be.
 
-    Gradient descent with the constant momentum for strongly convex functions, until W has
-    stopped moving and the gap of f(W) = |W - V|^2_A / 2 is at most `tolerance`, or what
-    rounding leaves of it. Return (gap, solved); the gap is true even if not solved.
+    Gradient descent with constant momentum, until W has stopped moving and the gap of f(W) =
+    |W - V|^2_A / 2 is at most `tolerance`, or what rounding leaves of it. Return (gap, solved); the
+    gap is true even if not solved.
     """
     K, d = W.shape
     W[:] = origin - step

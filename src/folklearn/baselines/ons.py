@@ -77,19 +77,13 @@ class Ons(ProperLearner):
         self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        state, sizes = (
-            (self._W, self._matrices, self._totals),
-            (self.B, self.R, self._D, self._beta),
-        )
-        return kernels.ons_round(*state, x, label, soft, weight, *sizes, validation.MAX_NORM)
+        state = self._W, self._matrices, self._totals
+        return kernels.ons_round(*state, x, label, soft, weight, *self._norms, validation.MAX_NORM)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        X, _, labels, soft, weights = rows
-        state, sizes = (
-            (self._W, self._matrices, self._totals),
-            (self.B, self.R, self._D, self._beta),
-        )
-        kernels.ons_rounds(*state, X, labels, soft, weights, *sizes, P)
+        X, _, *targets = rows
+        state = self._W, self._matrices, self._totals
+        kernels.ons_rounds(*state, X, *targets, *self._norms, P)
 
     def regret_bound(self, n_rounds: int) -> float:
         r"""Return a bound on the regret after `n_rounds` of weight at most 1, :math:`|x| \le R`.

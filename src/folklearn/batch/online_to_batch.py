@@ -18,6 +18,9 @@ from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
+_WHY_HEURISTIC = (
+    "the learner had learned before: its regret bound counts rounds from which no state was drawn"
+)
 
 
 class OnlineToBatch(Serializable):
@@ -31,15 +34,14 @@ class OnlineToBatch(Serializable):
 
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
-    Time is that of the learner's `run`; a prediction costs one of the learner's per state
-    kept. Memory is that of up to m + 1 learners: every state is a full copy.
+    Time is that of the learner's `run`; a prediction costs one of the learner's, and memory a full
+    copy of it, per state kept.
 
     Guarantee, for rows drawn independently from one distribution and a learner that had learned
     nothing before: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
-    `guarantee` returns. The expectations are over rows and draws: a single G is one draw of the
-    bound, and a single predictor may be worse. Risk is the expected log loss; with weights, of
-    :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/sample.md.
+    `guarantee` returns, over rows and draws: a single predictor may be worse. Risk is the expected
+    (weighted) log loss. Derived in docs/theory/sample.md.
 
     Parameters
     ----------
@@ -113,12 +115,7 @@ class OnlineToBatch(Serializable):
         self.rounds, self._states, self.n_rounds = rounds, states, T
         is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
-        self._heuristic = ""
-        if has_learned:
-            self._heuristic = (
-                "the learner had learned before: its regret bound counts rounds from which no "
-                "state was drawn"
-            )
+        self._heuristic = _WHY_HEURISTIC if has_learned else ""
         return self
 
     def predict(self, x: ArrayLike) -> Array:
@@ -151,13 +148,13 @@ class OnlineToBatch(Serializable):
             return math.inf, self._heuristic
         learner = self.learner
         certificate = learner.certificate() if B is None else certificate_at_norm(learner, B)
-        bound = self.learner.regret_bound(self.n_rounds)
         if certificate.valid:
             return certificate.regret_bound, ""
+        bound = learner.regret_bound(self.n_rounds)
         if not math.isfinite(bound) or B is not None or math.isfinite(certificate.loss):
             return math.inf, certificate.reason
-        name = type(self.learner).__name__
         if not self._closed_form:
+            name = type(learner).__name__
             return math.inf, f"the bound of {name} is for weights of 1 and contexts of norm R"
         return bound, ""
 

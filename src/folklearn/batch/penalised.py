@@ -40,7 +40,7 @@ _JITTER = 1e-12  # of a covariance, which rounding may leave singular
 class PenalisedFit(NamedTuple):
     """The fit of one ridge: where ridge times the squared norm plus the total loss is least."""
 
-    W: Array  # (K, d)
+    W: Array  # (K, d); in a search what was fitted to the folds, from which the next ones begin
     ridge: float
     held_out: float  # average loss of rows in fits to the other folds; NaN if there were too few
 
@@ -57,22 +57,20 @@ def fit_penalised(
 
     .. math:: W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_t w_t \ell(W x_t, y_t)
 
-    Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): first the
-    given one, then smaller ones as long as they help, or else larger ones, each fit from its
-    neighbour; then finer around the best. (Leaving out single rows by one Newton step is cheaper,
-    and wrong by any amount where classes can be separated.)
+    Damped Newton steps, one pass each, of (K d)^2 / 2 flops a row and (K d)^3 / 3. Three folds
+    choose the ridge: first the given one, then smaller ones as long as they help, or else larger
+    ones; then finer around the best. (Leaving out single rows by one Newton step is cheaper, and
+    wrong by any amount where classes can be separated.) Nothing is proven of the loss at new rows.
 
-    W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds. A
-    heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row and
-    (K d)^3 / 3; there are two or three for each fold of six to ten ridges.
+    W (K, d) and `ridge` are the first ones, `most_passes` is for each fit, `seed` of the folds.
     """
     if passes.n_rows < _MIN_ROWS_PER_FOLD * N_FOLDS:
         fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)
         return PenalisedFit(fitted, ridge, math.nan)
 
-    def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
-        fits, totals = np.empty_like(near.fits), np.zeros(2)
-        for number, start in enumerate(near.fits):
+    def evaluate(ridge: float, near: PenalisedFit) -> PenalisedFit:
+        fits, totals = np.empty_like(near.W), np.zeros(2)
+        for number, start in enumerate(near.W):
             fold = _Fold(seed, number)
             training = _TrainingPasses(passes, fold)
             fit = minimise_penalised(training, start, ridge, most_passes, _SEARCH_TOLERANCE)
@@ -80,15 +78,15 @@ def fit_penalised(
             totals += passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, fit))
         loss, weight = totals.tolist()
         average = loss / weight if weight > 0.0 else math.inf
-        return RidgeTrial(average if math.isfinite(average) else math.inf, ridge, fits)
+        return PenalisedFit(fits, ridge, average if math.isfinite(average) else math.inf)
 
-    first = evaluate(ridge, RidgeTrial(math.inf, ridge, np.tile(W, (N_FOLDS, 1, 1))))
+    first = evaluate(ridge, PenalisedFit(np.tile(W, (N_FOLDS, 1, 1)), ridge, math.inf))
     best = search_ridges(evaluate, first, _MAX_RIDGES_WITHOUT_GAIN)
     ratios = (1.0 / _FINE_RIDGE_RATIO, _FINE_RIDGE_RATIO)
     best = min(best, *(evaluate(best.ridge * ratio, best) for ratio in ratios), key=_HELD_OUT)
-    start = best.fits.mean(axis=0)
+    start = best.W.mean(axis=0)
     W = minimise_penalised(passes, start, best.ridge, most_passes, _FINAL_TOLERANCE)
-    return PenalisedFit(W, best.ridge, best.held_out)
+    return best._replace(W=W)
 
 
 def fit_preconditioned(
@@ -107,9 +105,8 @@ def fit_preconditioned(
         + \sum_t w_t \ell(W x_t, y_t)
 
     By L-BFGS in coordinates in which P (d, d), about the inverse of the curvature that classes
-    share, is the identity. One fold, of three, chooses the ridge. W (K, d) and `ridge` are the
-    first ones, `freedom` f (d,) what the penalty of a column is divided by. A pass takes 4 K d
-    flops a row; a dozen or two are enough for a ridge.
+    share, is the identity. One fold, of three, chooses the ridge. `freedom` f (d,) is what the
+    penalty of a column is divided by. A dozen or two passes are enough for a ridge.
     """
     from scipy.optimize import minimize  # takes a sixth of a second
 
@@ -130,15 +127,15 @@ def fit_preconditioned(
         solution = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
         return solution.x.reshape(start.shape)
 
-    def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
-        V = minimise(fold, ridge, near.fits, _SEARCH_TOLERANCE)
-        return RidgeTrial(_average_held_out(passes, fold, V @ root.T), ridge, V)
+    def evaluate(ridge: float, near: PenalisedFit) -> PenalisedFit:
+        V = minimise(fold, ridge, near.W, _SEARCH_TOLERANCE)
+        return PenalisedFit(V, ridge, _average_held_out(passes, fold, V @ root.T))
 
     # Solved for V with W = V root', whatever W was.
     start = solve_triangular(root, W.T, lower=True).T
-    best = search_ridges(evaluate, evaluate(ridge, RidgeTrial(math.inf, ridge, start)), 1)
-    V = minimise(None, best.ridge, best.fits, _PASSES_TOLERANCE)
-    return PenalisedFit(V @ root.T, best.ridge, best.held_out)
+    best = search_ridges(evaluate, evaluate(ridge, PenalisedFit(start, ridge, math.inf)), 1)
+    V = minimise(None, best.ridge, best.W, _PASSES_TOLERANCE)
+    return best._replace(W=V @ root.T)
 
 
 def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
@@ -147,26 +144,17 @@ def first_fold_loss(passes: Passes, fit: PenalisedFit, seed: int) -> float:
     That is what `fit_preconditioned` calls held out: on the same rows both can be compared.
     """
     fold = _Fold(seed, 0)
-    W = minimise_penalised(
-        _TrainingPasses(passes, fold), fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE
-    )
+    training = _TrainingPasses(passes, fold)
+    W = minimise_penalised(training, fit.W, fit.ridge, MAX_PASSES, _SEARCH_TOLERANCE)
     return _average_held_out(passes, fold, W)
 
 
-class RidgeTrial(NamedTuple):
-    """A ridge that was tried: the average loss of held-out rows, and what was fitted."""
-
-    held_out: float
-    ridge: float
-    fits: Array  # from which the fits of a similar ridge begin
-
-
 def search_ridges(
-    evaluate: Callable[[float, RidgeTrial], RidgeTrial], first: RidgeTrial, patience: int
-) -> RidgeTrial:
-    """Return the best trial: of smaller ridges as long as they help, or else of larger ones.
+    evaluate: Callable[[float, PenalisedFit], PenalisedFit], first: PenalisedFit, patience: int
+) -> PenalisedFit:
+    """Return the best fit: of smaller ridges as long as they help, or else of larger ones.
 
-    `evaluate` takes a ridge and the trial before. Each way ends after `patience` without gain.
+    `evaluate` takes a ridge and the fit before. Each way ends after `patience` without gain.
     """
     best = first
     for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
@@ -187,8 +175,7 @@ def minimise_penalised(
 ) -> Array:
     """Return the minimiser (K, d) of ridge |W|^2 and the loss of all rows, from W.
 
-    The last step promises to gain less than `tolerance` of the objective; Newton's method
-    about squares that.
+    The last step promises to gain less than `tolerance` of the objective.
     """
     here, best = W, math.inf
     step, slope, length = np.zeros_like(W), 0.0, 1.0
@@ -279,10 +266,9 @@ def _held_out_loss(fold: _Fold, W: Array, chunk: RowChunk) -> Array:
 
 
 def assign_folds(seed: int, first: int, n: int) -> NDArray[np.int64]:
-    """Return the folds of rows number `first` to before ``first + n``.
+    """Return the folds of rows number `first` to before ``first + n``, without those before them.
 
-    Every three rows, one after the other, go to the three folds in an order drawn for them: the
-    folds of some rows can be computed without the rows before them.
+    Every three rows, one after the other, go to the three folds in an order drawn for them.
     """
     start = first // N_FOLDS
     stop = -((first + n) // -N_FOLDS)

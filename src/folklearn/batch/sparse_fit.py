@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
-from folklearn.batch.penalised import MAX_PASSES, RidgeTrial, search_ridges
+from folklearn.batch.penalised import MAX_PASSES, PenalisedFit, search_ridges
 from folklearn.kernels import linear_models
 from folklearn.kernels.hash_index import Columns
 from folklearn.sparse import Contexts, Indices, SparseRows, StackedRows
@@ -30,19 +30,13 @@ _LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 @dataclass(eq=False)
 class ColumnModel:
-    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none.
-
-    Attributes
-    ----------
-    ridge, power : chosen for them, see `fit_sparse`.
-    held_out : average loss of the rows that were left out; NaN if there were too few.
-    """
+    """Weights (n, K) of the columns (n,) that occurred, in order; all others have none."""
 
     columns: NDArray[np.int64]
     weights: Array
-    ridge: float = math.nan
+    ridge: float = math.nan  #: chosen for them, as is the power, see `fit_sparse`
     power: float = math.nan
-    held_out: float = math.nan
+    held_out: float = math.nan  #: average loss of rows left out; NaN if there were too few
 
     def __post_init__(self) -> None:
         self._index = Columns.of(self.columns)
@@ -83,9 +77,8 @@ def fit_sparse(
     there are few rows.
 
     A heuristic: nothing is proven of the loss at new rows. A pass takes 4 K flops a value that is
-    not 0, and a logarithm and an exponential for each class; there are three to ten for each of
-    about fifteen ridges. Memory: 8 K bytes a row and column that occurred, three times, and 12
-    bytes a value. Of `StackedRows` the words are fitted, on top of the logits of these rows.
+    not 0; there are three to ten for each of about fifteen ridges. Memory: 24 K bytes a row and
+    column that occurred. Of `StackedRows` the words are fitted, on top of the logits of these rows.
 
     `constant` is the column of the constant, which is not penalised as others are; `most_passes`
     is for each fit, `seed` of the rows left out and of the order.
@@ -95,11 +88,11 @@ def fit_sparse(
     problem = _Problem(rows, n_classes, constant)
     T = len(rows.X)
     ridge = FIRST_RIDGE * float(rows.weights.mean()) if T else FIRST_RIDGE
-    best, power = RidgeTrial(math.nan, ridge, problem.Y), POWERS[0]
+    best, power = PenalisedFit(problem.Y, ridge, math.nan), POWERS[0]
     if T >= _MIN_ROWS_TO_HOLD_OUT:
         best, power = _search_penalty(problem, ridge, min(most_passes, _MAX_SEARCH_PASSES), rng)
     scaled = problem.scale_columns(power)
-    final = _Fit(problem, np.arange(T), best.fits)
+    final = _Fit(problem, np.arange(T), best.W)
     final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
     return ColumnModel(problem.columns, weights, best.ridge, power, best.held_out)
@@ -107,7 +100,7 @@ def fit_sparse(
 
 def _search_penalty(
     problem: "_Problem", ridge: float, max_passes: int, rng: np.random.Generator
-) -> tuple[RidgeTrial, float]:
+) -> tuple[PenalisedFit, float]:
     """Return the best trial, with dual points (T, K) of the training rows, and its power."""
     fold_of_row = rng.permutation(len(problem.Y)) % _N_FOLDS
     n_folds = 1 if len(problem.Y) >= _MIN_ROWS_FOR_ONE_FOLD else _N_HELD_OUT_FOLDS
@@ -116,17 +109,17 @@ def _search_penalty(
         for fold in range(n_folds)
     ]
 
-    def search(power: float, ridge: float) -> RidgeTrial:
+    def search(power: float, ridge: float) -> PenalisedFit:
         scaled = problem.scale_columns(power)
 
-        def evaluate(ridge: float, _: RidgeTrial | None) -> RidgeTrial:
+        def evaluate(ridge: float, _: PenalisedFit | None) -> PenalisedFit:
             totals, Q = np.zeros(2), problem.Y.copy()
             for fit, is_held_out in folds:
                 fit.solve(scaled, ridge, max_passes, _SEARCH_TOLERANCE, rng)
                 totals += problem.loss(scaled, fit.W, np.flatnonzero(is_held_out))
                 Q[fit.rows] = fit.Q[fit.rows]
             loss, weight = totals.tolist()
-            return RidgeTrial(loss / weight if math.isfinite(loss) else math.inf, ridge, Q)
+            return PenalisedFit(Q, ridge, loss / weight if math.isfinite(loss) else math.inf)
 
         return search_ridges(evaluate, evaluate(ridge, None), patience=1)
 

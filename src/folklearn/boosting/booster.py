@@ -92,12 +92,11 @@ class Booster(Learner):
     Hedge follows prefix i with probability proportional to :math:`e^{-M_i}`, its mistakes so
     far, and is wrong at most :math:`4 \min_i M_i + 2.05 \ln(N/\delta)` times with probability
     :math:`1 - \delta`. The Bayes mixture weighs it by :math:`e^{-L_i}`, its log loss so far,
-    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
-    sums are kept, never the weights: nothing underflows. O(N K) a round.
+    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1.
 
     A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
-    example multiplies the costs that the weak learners learn from, and the losses of regressions
-    and prefixes. If a weak learner fails, the booster is unchanged.
+    example multiplies the costs that the weak learners learn from, and the losses of prefixes. If a
+    weak learner fails, the booster is unchanged.
 
     Parameters
     ----------
@@ -113,10 +112,7 @@ class Booster(Learner):
     CHILDREN = ("weak_learner",)
     COUNTERS = ("_n_rounds",)
     ARRAYS: ClassVar[tuple[str, ...]] = ("losses", "mistakes")
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        return validation.sizes(words)[1]  # a number of every class, in the weak learners
+    FEWEST_NUMBERS = staticmethod(lambda d, K: K)  # in the weak learners
 
     def __init__(
         self,

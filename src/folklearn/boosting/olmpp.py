@@ -26,14 +26,11 @@ class AdaBoostOLMpp(Booster):
     .. math:: s^i = \mathrm{BoostReg}_i(s^{i-1}, l_i), \qquad \hat y^i = \arg\max_k s^i_k
 
     by a regression that competes with the best constant :math:`\alpha \in [-2, 2]` in
-    :math:`s + \alpha e_l`. K classes collapse to "l is right" against the rest, with the margin
-    :math:`o = s_l - \ln \sum_{k \ne l} e^{s_k}`: binary FOLKLORE sees :math:`\tilde x =
-    (\mathrm{clip}(o/2), 1)` and plays a margin m, the label gets :math:`\sigma(s^i)_l = 1/(1 +
-    e^{-m})`, and the others stay proportional.
+    :math:`s + \alpha e_l`: binary FOLKLORE, of "l is right" against the rest.
 
     `predict_label` follows a prefix i drawn by Hedge, `predict` mixes the probabilities of all.
     Differs from the paper's Algorithms 3 and 4, as printed, in playing :math:`\hat s`, in the
-    curvature :math:`\gamma^*(2|\tilde x_1| + 2)`, and in sign and index order of the costs; and in
+    curvature, and in sign and index order of the costs (docs/theory/boosting.md); and in
     :math:`\lambda = 1` and offering probabilities. Time O(N K^2) a round plus the weak learners.
 
     Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
@@ -50,8 +47,8 @@ class AdaBoostOLMpp(Booster):
     n_features, n_classes, n_learners, weak_learner, seed : as for `Booster`.
     horizon : number of rounds T if known; clips at ln T instead of the growing ln(t+1).
     regression : "folklore", "aioli" (its ancestor, which pulls twice as much to even odds),
-        or "offset": one-dimensional, :math:`m = o + \alpha_t`, without clipping; about half of
-        the regret if the scores are calibrated, but it cannot rescale scores that are not.
+        or "offset": one-dimensional, without clipping; about half of the regret if the scores are
+        calibrated, but it cannot rescale scores that are not.
 
     Examples
     --------
@@ -67,8 +64,7 @@ class AdaBoostOLMpp(Booster):
     References
     ----------
     Foster, Kale, Luo, Mohri and Sridharan (2018), "Logistic regression: the importance of
-    being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithms 3 and 4, Theorem 4;
-    docs/theory/boosting.md.
+    being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithms 3 and 4, Theorem 4.
     """
 
     PARAMS = (*Booster.PARAMS, "horizon", "regression")

@@ -77,10 +77,9 @@ class NaiveBayes(Serializable):
 
     .. math:: p(y \mid x) \propto (n_y + 1) \prod_j N(x_j; \mu_{yj}, v_{yj})
 
-    with weighted running moments. They start from imagined examples: one of mean 0 and variance 1
-    for all classes together, and for each class one with the moments of all classes; so features
-    should be of order 1. No variance of a class is below a tenth of the feature's own. Time
-    O(K d) a round, memory 2 K d numbers.
+    with weighted running moments, which start from an example of mean 0 and variance 1: features
+    should be of order 1. No variance of a class is below a tenth of the feature's own. Time O(K d)
+    a round, memory 2 K d numbers.
 
     Parameters
     ----------
@@ -130,9 +129,8 @@ class NaiveBayes(Serializable):
 class RiverClassifier:
     """A River classifier with the methods of this library, for use inside `Probabilistic`.
 
-    A class that River does not mention has probability 0. A classifier that takes no weight ``w``
-    learns an example of weight w floor(w) times, and once more with probability w - floor(w). It
-    cannot be saved: River has no state file but pickle.
+    A classifier that takes no weight ``w`` learns an example of weight w floor(w) times, and once
+    more with probability w - floor(w). It cannot be saved: River has no state file but pickle.
 
     Parameters
     ----------

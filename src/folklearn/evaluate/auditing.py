@@ -25,7 +25,7 @@ from folklearn.metrics.scores import check_probabilities
 from folklearn.progress import Progress, report_progress
 from folklearn.progress import Report as ReportRows
 from folklearn.serialization import Record, Serializable
-from folklearn.sparse import SparseRow, SparseRows, dense_row
+from folklearn.sparse import SparseRow, SparseRows
 from folklearn.validation import Rows
 
 _CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
@@ -35,9 +35,8 @@ _CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
 class PredictionCertificate(Certificate):
     """A certificate whose loss is that of the predictions that were observed.
 
-    If a label was given probability 0, the loss and the regret bound are infinite; that is
-    the truth, so the certificate is valid, and `reason` says which round it was.
-    `best_linear_at_least` is a property of the stream and stays finite.
+    If a label was given probability 0, the loss and the regret bound are infinite; the certificate
+    is valid, and `reason` says which round it was. `best_linear_at_least` stays finite.
     """
 
     linear_at_least: float = -math.inf
@@ -109,8 +108,7 @@ def audit(
     X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
     P : what was predicted, before the labels were seen.
     C, constant : of the penalty, as of `Evidence`.
-    tol, most_passes, n_jobs, device : of `logistic_regression`.
-    report : called with a `Pass` after each.
+    tol, most_passes, report, n_jobs, device : of `logistic_regression` and `regress`.
     """
     X, P = validation.table(X), validation.numbers("P", P)
     if P.ndim != 2:
@@ -132,15 +130,11 @@ class Certifier(Serializable):
 
     Pass it every context, label and prediction; it bounds how much better any linear model, its
     penalty counted, could have done in hindsight. A negative bound proves that the predictions
-    beat every such model.
-
-    It collects `Evidence` from the rows; for wide rows and many classes `LinearEvidence` at what
-    `SparseSgd` predicts. With E its `lower_bound`, for *any* predictions
+    beat every such model. It collects `Evidence` from the rows; for wide rows and many classes
+    `LinearEvidence` at what `SparseSgd` predicts. With E its `lower_bound`, for *any* predictions
 
     .. math:: \sum_t -w_t \ln p_t(y_t) - \Bigl(\sum_t w_t \ell_t(W) + \tfrac12 \|W\|_\tau^2\Bigr)
         \le \sum_t -w_t \ln p_t(y_t) - E \quad\text{for every } W
-
-    Time and memory those of the evidence; `observe_many` is faster than single rounds.
 
     Guarantee: no linear model has a total loss and a penalty below
     ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).
@@ -202,8 +196,6 @@ class Certifier(Serializable):
         if validation.is_sparse_context(x):
             row: SparseRow = validation.usable(validation.sparse_context(x, d))
             X: Any = SparseRows(np.array([0, len(row.indices)]), *row, d)
-            if self._learner is None:
-                X = dense_row(row, d)[None]
         else:
             X = validation.usable_context(x, d)[None]
         p = check_probabilities(p, self.n_classes)
@@ -229,25 +221,19 @@ class Certifier(Serializable):
             return self._observe(rows, P, report)
 
     def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
-        losses, before = log_losses(P, rows.labels, rows.soft), self.n_rounds
-        added = PredictionLoss.of(losses, rows.weights, before)
+        losses, evidence, n = log_losses(P, rows.labels, rows.soft), self._evidence, len(rows.X)
+        added = PredictionLoss.of(losses, rows.weights, self.n_rounds)
         self._totals[:] = astuple(self._prediction_loss + added)
-        self._add(rows, report)  # last: after an interrupt a bound on fewer rows is still sound
-        return losses
-
-    def _add(self, rows: Rows, report: ReportRows | None) -> None:
-        evidence, n = self._evidence, len(rows.X)
+        # The evidence last: after an interrupt a bound on fewer rows is still sound.
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None
             evidence._add_planes(rows, self._learner._run(rows, report))
-        elif n == 1 and isinstance(rows.X, np.ndarray):
-            soft = rows.soft[0] if len(rows.soft) else rows.soft
-            evidence._append(rows.X[0], int(rows.labels[0]), soft, float(rows.weights[0]))
-        else:
-            for start in range(0, n, _CHUNK_ROWS):
-                evidence._add(rows.part(start, start + _CHUNK_ROWS))
-                if report is not None:
-                    report(min(start + _CHUNK_ROWS, n))
+            return losses
+        for start in range(0, n, _CHUNK_ROWS):
+            evidence._add(rows.part(start, start + _CHUNK_ROWS))
+            if report is not None:
+                report(min(start + _CHUNK_ROWS, n))
+        return losses
 
     @property
     def _prediction_loss(self) -> PredictionLoss:

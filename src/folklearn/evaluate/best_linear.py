@@ -2,8 +2,7 @@
 
 `best_in_class` is about the class of the paper, models of row norm at most B, by spectral projected
 gradients (Birgin, Martinez and Raydan 2000): a step along the gradient, its length from how the
-gradient changed (Barzilai and Borwein), back into the class, shortened until the loss is below the
-largest of the last few. Models of any norm, with a penalty: `evaluate.regression`.
+gradient changed, back into the class, shortened until it is below the largest of recent losses.
 """
 
 import functools
@@ -75,8 +74,8 @@ def predict_residuals(
 ) -> tuple[Array, Array, Array]:
     """Return softmax (K, m) of logits, residuals w (p - y), and losses (m,); Z is overwritten.
 
-    Classes come first: sums over a short last axis are slow. Exponentials of 1 are counted, and the
-    others added up without them: a loss of 1e-20 has all its digits.
+    Exponentials of 1 are counted, and the others added up without them: a loss of 1e-20 has all its
+    digits.
     """
     rows = np.arange(Z.shape[1])
     Z -= Z.max(axis=0)
@@ -240,8 +239,7 @@ def best_in_class(
 ) -> BestLinearModel:
     """Minimise the total log loss over linear models of row norm at most B, the paper's class.
 
-    For a bound on models of any norm see `logistic_regression`. Tens to hundreds of passes of
-    O(K d) a row.
+    For models of any norm see `logistic_regression`. Tens to hundreds of passes of O(K d) a row.
 
     Guarantee: ``at_least`` of the result is at most the loss of every model of the class and its
     ``loss`` at least that of W, in floating point too. The gap between them comes below ``tol``

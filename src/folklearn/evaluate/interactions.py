@@ -1,6 +1,5 @@
 """Logs of decisions: contexts, actions, propensities and rewards."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -20,10 +19,9 @@ _REWARD = "a number from 0 to 1, or whether the action was right"
 class Interactions:
     """Decisions in order: contexts, actions, propensities and rewards.
 
-    Make one from logged data of any origin to evaluate policies on it (`off_policy`), or read
-    one (`read_log`). The actions are the same K in every decision, X (T, d) its contexts; or,
-    without `n_actions`, each decision brings its own, and X a matrix for each of them with one row
-    per action that could be played. These are kept one below the other, see `menu`.
+    For `off_policy`; `read_log` reads one. The actions are the same K in every decision, X (T, d)
+    its contexts; or, without `n_actions`, each decision brings its own, and X a matrix for each of
+    them with one row per action that could be played, see `menu`.
 
     Examples
     --------
@@ -95,12 +93,10 @@ class Interactions:
         columns = {name: getattr(self, name)[which] for name in names}
         return replace(self, X=X, **columns)
 
-    def blocks(self, n_blocks: int) -> Iterator[tuple[int, int]]:
-        """Yield where consecutive blocks of about equal size begin and end, empty ones left out."""
+    def blocks(self, n_blocks: int) -> list[tuple[int, int]]:
+        """Return where consecutive blocks of about equal size begin and end, without empty ones."""
         edges = [self.n_rounds * block // n_blocks for block in range(n_blocks + 1)]
-        for start, stop in pairwise(edges):
-            if start < stop:
-                yield start, stop
+        return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
     @property
     def mean_reward(self) -> float:

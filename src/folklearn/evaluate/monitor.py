@@ -64,11 +64,9 @@ class ColumnAlarm(NamedTuple):
 class Monitor(Serializable):
     r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
-    Use it as `Model.monitor`, or with the losses of any other model that learns: a capped loss that
-    falls is no alarm, and a rise is one that is surely more than chance. Seasons are rises, too.
-
-    A loss above ``cap`` counts as ``cap``: of averages without a bound on single losses nothing can
-    be said in finite time. The uncapped average may fall meanwhile; `Alarm` has both.
+    Use it as `Model.monitor`, or with the losses of any other model that learns. Seasons are rises,
+    too. A loss above ``cap`` counts as ``cap``: without a bound on losses nothing can be said in
+    finite time. The uncapped average may fall meanwhile; `Alarm` has both.
 
     An upper bound :math:`u` of the average expected capped loss since the last alarm is kept. Every
     64 rows a suspicion begins to bet that capped losses :math:`\ell` are above it: its capital is

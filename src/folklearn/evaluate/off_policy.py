@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
@@ -27,8 +27,7 @@ _REPORT_EVERY = 1000  # decisions
 def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Interactions:
     """Simulate an agent on rows with known rewards; it learns only the reward of its action.
 
-    All rows are checked before the first decision. The agent goes on from where it stands; one with
-    ``feedback="full"`` learns the label.
+    All rows are checked before the first decision. The agent goes on from where it stands.
 
     Parameters
     ----------
@@ -45,38 +44,29 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
     """
-    X, labels, R = _check_stream(agent, X, y)
-    T, decisions, rewards = len(X), [], np.empty(len(X))
+    X, _ = validation.contexts(X, agent.n_features)
+    shape = T, K = len(X), agent.n_classes
+    if np.ndim(y) == 2:
+        expected = "a label per row of X, or what every action earns, from 0 to 1"
+        R = validation.numbers_within("y", y, shape, 0.0, 1.0, expected)
+    else:
+        R = np.eye(K)[validation.labels(y, *shape)[0]]
+    actions, propensities, rewards = np.empty(T, np.int64), np.empty(T), np.empty(T)
     with report_progress(progress, T, "acting") as report:
         for t, x in enumerate(X):
             decision = agent.act(x)
-            rewards[t] = reward = float(R[t, decision.action])
+            actions[t], propensities[t] = decision.action, decision.propensity
+            rewards[t] = R[t, decision.action]
             try:
-                agent.learn(decision, int(labels[t]) if agent.learns_labels else reward)
+                agent.learn(decision, float(rewards[t]))
             except FolklearnError as error:
                 raise FolklearnError(
                     f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
                     "outcomes before it"
                 ) from error
-            decisions.append(decision)
             if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
                 report(t + 1)
-    actions = np.array([decision.action for decision in decisions], np.int64)
-    propensities = np.array([decision.propensity for decision in decisions])
-    return Interactions(X, actions, propensities, rewards, agent.n_classes)
-
-
-def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Array, Labels, Array]:
-    """Return contexts, labels if they were given, and what every action earns, all checked."""
-    X, _ = validation.contexts(X, agent.n_features)
-    shape, expected = (len(X), agent.n_classes), "a label per row of X, or what every action earns"
-    if np.ndim(y) != 2:
-        labels, _ = validation.labels(y, *shape)
-        return X, labels, np.eye(agent.n_classes)[labels]
-    if agent.learns_labels:
-        raise InvalidInputError("this agent learns labels; give it a class per row, not rewards")
-    R = validation.numbers_within("y", y, shape, 0.0, 1.0, f"{expected}, from 0 to 1")
-    return X, np.empty(0, np.int64), R
+    return Interactions(X, actions, propensities, rewards, K)
 
 
 @dataclass(frozen=True)
@@ -101,8 +91,7 @@ class Estimate:
     def n_missing(self) -> int:
         """About how many rounds more the log needs, if the interval excludes the value; else 0.
 
-        With them the interval is half as wide, and reaches at most 0.1 to each side. One that does
-        so already, and begins within 0..1, is good enough: the value is then near its end.
+        With them the interval is half as wide, and reaches at most 0.1 to each side.
         """
         half = _half_width(self.std_error, self.effective_size, self.confidence)
         is_narrow = half <= 0.1 and self.high - self.low < 1.0
@@ -316,14 +305,10 @@ class _RewardModel:
 def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     """Return q (T, K), what each action would have earned as a model expects it.
 
-    Of a log with features of actions, one number per pair of a decision and an action, (N,).
-
-    The log is cut into consecutive blocks, and a block is predicted from the earlier ones only: q_t
-    is known before action t is drawn, so that the doubly robust term is unbiased even if the agent
-    adapted. (Contexts are standardised by all of them: they are taken not to depend on actions.)
-    One binary `Folklore` per action learns the rounds in which that action was played; with
-    features of actions there is one for all. An action that was not played yet is expected to earn
-    what the others did, 0.5 in the first block.
+    With features of actions it is one number per pair of a decision and an action, (N,). A block
+    of the log is predicted from those before it: q_t is known before action t is drawn, and the
+    doubly robust term unbiased even if the agent adapted. (Contexts are standardised by all of
+    them: they are taken not to depend on actions.)
     """
     model = _RewardModel(log)
     predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
@@ -339,8 +324,8 @@ class LearnedPolicy:
     """A policy that is learned from the log itself and judged by it without cheating.
 
     The log is cut into `n_blocks` consecutive blocks, at least 2. Each is played by the policy, in
-    any form that `off_policy` takes, that `learn` made of all blocks before it; the first is not
-    judged. So the value is that of the policies on the way, a little below that of the last one.
+    any form that `off_policy` takes, that `learn` made of all blocks before it: the first is not
+    judged.
     """
 
     learn: Callable[[Interactions], Any]
@@ -354,10 +339,7 @@ def uniform(log: Interactions) -> Callable[[Array], Array]:
 
 
 def best_constant(log: Interactions) -> Callable[[Array], Array]:
-    """Return the policy that always plays the action that earned most in a log.
-
-    For the same actions in all decisions; rewards are weighted by the inverse of their propensity.
-    """
+    """Return the policy of the action that earned most in a log, by inverse propensities."""
     if log.n_actions is None:
         raise InvalidInputError(
             "each decision of this log has actions of its own, so that none can always be played"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import serialization
-from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.errors import FolklearnError, StateFileError
 from folklearn.kernels.blas import OneThread
 from folklearn.model.labels import plain
 from folklearn.model.model import Model
@@ -47,14 +47,12 @@ def fold(
     """Predict every event, then learn it if it has a label; return the new state, and outputs.
 
     A pure function: the same state and events give the same bytes on the same machine and build,
-    in batches of any size. An engine that keeps the bytes by key, hands over events in order and
-    repeats what a crash undid, has exact models. An event that cannot be learned is refused in its
-    output, so that no event stops a stream.
+    in batches of any size. An event that cannot be learned is refused in its output, so that no
+    event stops a stream.
 
     Parameters
     ----------
-    state : what the last call returned, None for the first. It is the content of a file that
-        `Model.save` writes: `folklearn.load` takes it, as bytes or as a file.
+    state : what the last call returned, None for the first; `folklearn.load` takes it too.
     events : in order; tuples (row, label, weight), of which the last two may be left out.
     settings : of the `Model` that begins where there is no state, such as ``learner="leader"``.
 
@@ -90,12 +88,12 @@ def model_of(state: bytes) -> Model:
 
 def _learn(model: Model, values: Any) -> FoldOutput:
     try:
-        try:
-            event = FoldEvent(*values)
-        except TypeError:
-            raise InvalidInputError(
-                f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
-            ) from None
+        event = FoldEvent(*values)
+    except TypeError:
+        return FoldOutput.refusal(
+            f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
+        )
+    try:
         output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
             _, new = model.label_encoder.read(event.label)

@@ -62,11 +62,8 @@ def audit(
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
 
-    It is `Certifier.exact` for tables that no machine holds. Another number of partitions gives
-    another order of sums, and differs by rounding.
-
-    Guarantee: no linear model has a total loss and a penalty below ``best_linear_at_least``, in
-    floating point too.
+    It is `Certifier.exact`, with its guarantee, for tables that no machine holds. Another number of
+    partitions gives another order of sums, and differs by rounding.
 
     Parameters
     ----------
@@ -78,8 +75,7 @@ def audit(
     C : inverse of the penalty, as in scikit-learn.
     scale : the models are linear in standardised columns. Otherwise columns are taken as they are.
     intercept : add a constant, whose weights are hardly penalised.
-    tol, most_passes : of `logistic_regression`.
-    report : called with a `Pass` after each.
+    tol, most_passes, report : of `regress`.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
     _check_columns(df, names, dict.fromkeys(features, _FEATURES))
@@ -135,16 +131,11 @@ def fit(
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
 
     The first `sample` rows are learned by a `Model` on the driver: what columns are, which
-    categories there are, how numbers are scaled. Then executors turn all rows into numbers once,
-    and the fit is that of `Model.fit`: three folds choose the ridge, every Newton step is a pass.
-    Columns and the terms that the sample chose are fitted too, if there are any, by as many passes
-    again over rows of a few KB; that fit is taken if it predicts rows held out clearly better.
-    ``terms="none"`` saves it. The fit predicts, until the model learns something more, going on
-    from the sample.
-
-    A category that is not in the sample has no weight: sort the table at random if its first rows
-    are not like the others. Words, and problems too large for sums over all pairs of classes, are
-    refused.
+    categories and terms there are, how numbers are scaled. Then executors turn all rows into
+    numbers once, and the fit is that of `Model.fit`, every Newton step a pass. ``terms="none"``
+    halves the passes. A category that is not in the sample has no weight: sort the table at random
+    if its first rows are not like the others. Words, and problems too large for sums over all pairs
+    of classes, are refused.
 
     Parameters
     ----------
@@ -214,13 +205,11 @@ def learn_keyed(
     The columns that come out are key and sequence; ``prediction``, the most likely label, and its
     ``probability``; ``chance``, the probability that the true label was given, so that the
     progressive loss is the mean of ``-ln(chance)``; and ``refused``, why an event was not
-    learned, null for all others. An event without a label is only predicted. A source that delivers
-    more than once does no harm: an event whose number is not above the last one that its model
-    learned is refused, and so is one that comes in a later micro-batch than a higher number.
+    learned, null for all others. An event without a label is only predicted. One whose number is
+    not above the last one that its model learned is refused: a source may deliver more than once.
 
-    States are kept in RocksDB. A model is read, and written, once in a micro-batch that has its
-    key, whose events are held in memory. The number of shuffle partitions is fixed for the life of
-    a checkpoint.
+    States are kept in RocksDB, and read and written once in a micro-batch that has their key. The
+    number of shuffle partitions is fixed for the life of a checkpoint.
 
     Parameters
     ----------
@@ -305,8 +294,7 @@ class _KeyedProcessor:
 def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
     """Return the models of a stream by key, as its last finished micro-batch left them.
 
-    All of them come to the driver. ``spark.read.format("statestore")`` with the option
-    ``stateVarName="model"`` gives them as a table instead; `folklearn.load` takes the bytes.
+    All of them come to the driver; ``spark.read.format("statestore")`` gives a table instead.
     """
     rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
     states = rows.select("key", "value.state").toLocalIterator()
@@ -317,8 +305,7 @@ def predict_udf(model: Model) -> Any:
     """Return a column of probabilities, in the order of ``model.labels``: an array for every row.
 
     ``df.withColumn("p", predict_udf(model))`` takes the columns that the model knows from `df`,
-    by name, and gives what ``model.predict_proba`` gives, to the last bit if the rows come in the
-    same blocks. The model travels to the executors with the query.
+    by name, and gives what ``model.predict_proba`` gives.
     """
     functions = import_optional("pyspark.sql.functions", "predictions on Spark need", "spark")
     import pyarrow as pa

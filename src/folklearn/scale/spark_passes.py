@@ -29,13 +29,14 @@ class ScoredRows(NamedTuple):
     losses: Array = np.empty(0)
 
 
+BlocksOf = Callable[[Iterable[Any]], Iterable[ScoredRows]]  # of the batches of a partition
+
+
 class SparkPasses(Passes):
     """Passes over rows that executors hold; a context manager, which unpersists them at the end.
 
-    Rows are checked and numbered once, and persisted: in memory, and on disk where that is full.
-    A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
-    eight are left for the driver; the tree depends on the partitions alone. What travels is
-    pickled, as Spark pickles functions: executors trust the driver, and it them.
+    A pass sums every partition by itself, and adds the pickled sums of eight neighbours at a time
+    until eight are left for the driver; the tree depends on the partitions alone.
 
     Parameters
     ----------
@@ -44,12 +45,7 @@ class SparkPasses(Passes):
     progress : called with the number of passes made, after each.
     """
 
-    def __init__(
-        self,
-        df: Any,
-        blocks_of: Callable[[Iterable[Any]], Iterable[ScoredRows]],
-        progress: Report | None = None,
-    ) -> None:
+    def __init__(self, df: Any, blocks_of: BlocksOf, progress: Report | None = None) -> None:
         self._progress, self._n_passes = progress, 0
         self._functions = import_optional("pyspark.sql.functions", "this needs", "spark")
         self._blocks = df.mapInArrow(_pickle_rows(blocks_of), "part bigint, n bigint, block binary")
@@ -95,10 +91,7 @@ class SparkPasses(Passes):
         return total
 
 
-def _pickle_rows(
-    blocks_of: Callable[[Iterable[Any]], Iterable[ScoredRows]],
-) -> Callable[..., Iterator[Any]]:
-
+def _pickle_rows(blocks_of: BlocksOf) -> Callable[..., Iterator[Any]]:
     def keep(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
         from pyspark import TaskContext
