@@ -22,7 +22,7 @@ def chosen_curvature(z, x_norm, B):
 
 
 def full_inverse(model):
-    lower = np.tril(model._state.S)
+    lower = np.tril(model._S)
     return lower + np.tril(lower, -1).T
 
 
@@ -283,8 +283,7 @@ def test_sizes_and_labels_of_any_integer_kind():
 
 
 def state_bytes(model):
-    state = model._state
-    return state.pack().tobytes() + state.theta.tobytes() + state.totals.tobytes()
+    return b"".join(array.tobytes() for array in model._parts().values())
 
 
 BAD_UPDATES = [
@@ -388,10 +387,9 @@ def test_renewing_a_feature_minimises_over_its_weights(n_classes, rng):
     """What is left of A is the Schur complement; the new weights have the ridge alone."""
     learner = Folklore(n_features=3, n_classes=n_classes, B=2.0)
     learner.run(contexts(rng, 40, 3), rng.integers(0, n_classes, 40))
-    state_ = learner._state
-    n = state_.theta.size
-    A = np.linalg.inv(np.tril(state_.S) + np.tril(state_.S, -1).T)
-    g = A @ state_.theta
+    n = learner._theta.size
+    A = np.linalg.inv(np.tril(learner._S) + np.tril(learner._S, -1).T)
+    g = A @ learner._theta
     gone = np.arange(1, n, 3)
     rest = np.setdiff1d(np.arange(n), gone)
     solved = np.linalg.solve(A[np.ix_(gone, gone)], A[np.ix_(gone, rest)])
@@ -403,10 +401,10 @@ def test_renewing_a_feature_minimises_over_its_weights(n_classes, rng):
     x = contexts(rng, 1, 3)[0]
     learner.predict(x)  # what the memo holds of x must not survive
     learner.renew(1)
-    S = np.tril(state_.S) + np.tril(state_.S, -1).T
+    S = np.tril(learner._S) + np.tril(learner._S, -1).T
     np.testing.assert_allclose(np.linalg.inv(S), expected, atol=1e-9)
-    np.testing.assert_allclose((expected @ state_.theta)[rest], left, atol=1e-9)
-    assert (state_.theta[gone] == 0.0).all()
+    np.testing.assert_allclose((expected @ learner._theta)[rest], left, atol=1e-9)
+    assert (learner._theta[gone] == 0.0).all()
     cost = learner.lam * n_classes * 2.0**2
     assert learner.certificate().regret_bound == pytest.approx(before + cost, rel=1e-12)
     again = Folklore.from_record(learner.to_record())
