@@ -59,9 +59,6 @@ _OF_SETS_OF_MODELS = (
     "tests/model/test_sets.py::test_late_labels_count_with_the_set_that_was_issued",
 )
 _OF_EXPLORATION = ("tests/kernels/test_exploration.py",)
-_OF_RENEWAL = (
-    "tests/learners/test_folklore.py::test_renewing_a_feature_minimises_over_its_weights",
-)
 _OF_EVIDENCE = ("tests/kernels/test_evidence.py",)
 _OF_PLANES = ("tests/evidence/test_linear_evidence.py",)
 _OF_POINTS = ("tests/evidence/test_points.py",)
@@ -280,16 +277,6 @@ MUTANTS = (
     Mutant(
         "FastCB explores less than it says", _EXPLORATION,
         "least / (K * least + gamma * gap)", "least / (K + gamma * gap)", _OF_EXPLORATION,
-    ),
-    Mutant(
-        "a renewed feature keeps its weight", _FOLKLORE,
-        "self._theta[row] = 0.0", "self._theta[row] *= 1.0", _OF_RENEWAL,
-    ),
-    Mutant(
-        "a renewed feature costs the certificate nothing", _FOLKLORE,
-        "self._totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2",
-        "self._totals[rules.BRACKET] += 0.0",
-        _OF_RENEWAL,
     ),
     Mutant(
         "a late reward counts as a prompt one", "bandits/rewards.py",

@@ -16,16 +16,7 @@ plain loop, which is faster when n is small.
 import numpy as np
 
 from folklearn.kernels import prediction_rules as rules
-from folklearn.kernels.blas import (
-    LEFT,
-    PLAIN,
-    RIGHT,
-    TRANSPOSED,
-    gemm,
-    symm,
-    syrk,
-    trmm,
-)
+from folklearn.kernels.blas import LEFT, PLAIN, RIGHT, TRANSPOSED, gemm, symm, syrk, trmm
 from folklearn.kernels.compile import kernel
 from folklearn.kernels.second_order import (
     SPARE,

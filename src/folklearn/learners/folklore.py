@@ -150,7 +150,7 @@ class SecondOrderLearner(Learner):
 
     def _discount(self, keep: float) -> None:
         """Let all examples count `keep` times: A' = keep A + (1 - keep) lam I, in O(n^3)."""
-        n, lam = len(self._S), self.lam
+        n, d, lam = len(self._S), self.n_features, self.lam
         with threads_for(n):
             A = _inverse(self._S, SPARE / lam)
             g = A @ self._theta
@@ -158,11 +158,8 @@ class SecondOrderLearner(Learner):
             A.flat[:: n + 1] += (1.0 - keep) * lam
             self._S[:] = _inverse(A, lam)
             self._theta[:] = self._S @ (keep * g)
-        self._forget_context()
-
-    def _forget_context(self) -> None:
-        at_seen = memo_offsets(self.n_features, self.n_classes - 1)[1]
-        self._memo[at_seen + self.n_features] = 0.0
+        at_seen = memo_offsets(d, self.n_classes - 1)[1]
+        self._memo[at_seen + d] = 0.0  # what the memo holds of the last context
 
     @property
     def n_rounds(self) -> int:
@@ -185,20 +182,6 @@ class SecondOrderLearner(Learner):
         larger._totals[:] = self._totals
         larger._first_classes = self._first_classes
         return larger
-
-    def renew(self, feature: int) -> None:
-        """Forget one feature, which means something else from now on, in O(n).
-
-        To drop rows and columns of the inverse curvature minimises over the weights of the feature.
-        The certificate then covers models whose weights of it change now, and is dearer.
-        """
-        for row in range(feature, len(self._S), self.n_features):
-            self._S[row, :row] = 0.0
-            self._S[row:, row] = 0.0
-            self._S[row, row] = 1.0 / self.lam
-            self._theta[row] = 0.0
-        self._forget_context()
-        self._totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2
 
     def coef(self) -> Array:
         return helmert(self.n_classes) @ (-0.5 * self._theta.reshape(-1, self.n_features))
