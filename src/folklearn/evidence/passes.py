@@ -22,15 +22,8 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, logit_losses
 from folklearn.errors import InvalidInputError
+from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import THREADED_N, OneThread, device_named
-from folklearn.kernels.evidence import (
-    add_products,
-    add_residuals,
-    expand_rows,
-    n_pairs,
-    n_products,
-    rows_at_once,
-)
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.expand import DeviceRows, add_expanded
 from folklearn.kernels.quadratic import Quadratic
@@ -69,7 +62,7 @@ def chunk_rows(n_features: int, n_classes: int) -> int | None:
     """
     if n_features * n_classes >= THREADED_N:
         return None
-    products = int(n_pairs(n_classes)) * int(n_products(n_features))
+    products = int(kernels.n_pairs(n_classes)) * int(kernels.n_products(n_features))
     return max(_MIN_CHUNK_ROWS, _CHUNK_FLOPS // (products + _ROW_FLOPS))
 
 
@@ -201,9 +194,10 @@ class Passes(ABC):
         """Return the expansion of all rows at a model W (K, d)."""
         K, d = W.shape
         if self.device is not None:
-            expansion = Expansion(W, self.device)
+            expansion, on_device = Expansion(W, self.device), self.device.put(W)
+            S, G, _ = expansion.quadratic
             for _, rows in self.on_device(K):
-                expansion.add_on_device(rows)
+                expansion.loss += add_expanded(self.device, S, G, rows, on_device)
             return expansion
         return self.total(chunk_rows(d, K), lambda chunk: Expansion.of(chunk, W))
 
@@ -317,26 +311,20 @@ class Expansion:
         K, d = G.shape
         P = len(S)
         is_unpacked = P <= _MAX_UNPACKED_PAIRS
-        size = _UNPACKED_BATCH_ROWS if is_unpacked else rows_at_once(P, d)
+        size = _UNPACKED_BATCH_ROWS if is_unpacked else kernels.rows_at_once(P, d)
         for start in range(0, len(rows.X), size):
             X, _, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
             self.loss += float(weights @ logit_losses(Z, labels, soft))
             coefficients, residuals = np.empty((len(X), P)), np.empty((len(X), K))
-            expand_rows(Z, labels, soft, weights, coefficients, residuals)
-            add_residuals(G, residuals, X)
+            kernels.expand_rows(Z, labels, soft, weights, coefficients, residuals)
+            kernels.add_residuals(G, residuals, X)
             if is_unpacked:  # one product of matrices for each pair
                 lower = np.tril_indices(d)
                 for pair, c in zip(S, coefficients.T, strict=True):
                     pair += ((X * c[:, None]).T @ X)[lower]
             else:
-                add_products(S, coefficients, X)
-
-    def add_on_device(self, rows: DeviceRows) -> None:
-        S, G, _ = self.quadratic
-        device = self.quadratic.device
-        assert device is not None
-        self.loss += add_expanded(device, S, G, rows, device.put(self.W))
+                kernels.add_products(S, coefficients, X)
 
     def gradient(self) -> Array:
         """Return the gradient (K, d) of the loss at W."""
