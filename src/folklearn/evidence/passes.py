@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,13 +38,7 @@ _COUNTED_CHUNK_ROWS = 1 << 16
 _MIN_BACKTRACK, _MAX_BACKTRACK = 0.1, 0.5  # of the step before
 
 
-class SupportsAdd(Protocol):
-    """A sum that can be added to another one; neither is changed."""
-
-    def __add__(self, other: Any, /) -> Any: ...
-
-
-S = TypeVar("S", bound=SupportsAdd)
+S = TypeVar("S")  # a sum: + makes another one of two, and changes neither
 Batches = Callable[[], Iterable[Rows]]  # checked rows, the same ones in every call
 
 
@@ -97,14 +91,14 @@ def add_in_tree(sums: Iterable[S]) -> S:
 
     At most log2 of their number are held at a time.
     """
-    subtotals: list[tuple[int, S]] = []  # (level, total of 2^level sums), levels decreasing
+    subtotals: list[tuple[int, Any]] = []  # (level, total of 2^level sums), levels decreasing
     for subtotal in sums:
         level = 0
         while subtotals and subtotals[-1][0] == level:
             subtotal = subtotals.pop()[1] + subtotal
             level += 1
         subtotals.append((level, subtotal))
-    total = subtotals.pop()[1]
+    total: S = subtotals.pop()[1]
     while subtotals:
         total = subtotals.pop()[1] + total
     return total
