@@ -19,9 +19,7 @@ from folklearn.kernels.second_order import SPARE, memo_offsets, predict_round, u
 from folklearn.kernels.second_order_blocks import block_size, run_loop, run_rounds
 from folklearn.kernels.simplex import helmert
 from folklearn.learners.base import Learner
-from folklearn.progress import Report
 from folklearn.serialization import Record
-from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
 _CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be interrupted
@@ -64,11 +62,9 @@ class SecondOrderLearner(Learner):
         np.fill_diagonal(self._S, 1.0 / self.lam)
         rule = rules.EXPLICIT if nodes is None else rules.IMPLICIT
         constants = self.B, gamma or 0.0, pull, mu, validation.MAX_NORM, self.lam, rule
-        at_nodes = memo_offsets(d, k)[-1]
-        self._memo: Array = np.zeros(at_nodes + (0 if nodes is None else nodes.size))
+        behind = np.empty(0) if nodes is None else nodes.ravel()
+        self._memo: Array = np.append(np.zeros(memo_offsets(d, k)[-1]), behind)
         self._memo[rules.N_TOTALS :][: rules.N_CONSTANTS] = constants
-        if nodes is not None:
-            self._memo[at_nodes:] = nodes.ravel()
         self._one_thread = one_thread(k * d, k)
 
     # Views are made when asked for: stored ones would not survive a copy of this object.
@@ -91,9 +87,10 @@ class SecondOrderLearner(Learner):
         return p
 
     def _predict_batch(self, X: Array, norms: Array) -> Array:
-        T, no_soft = len(X), np.empty((0, self.n_classes))
+        T, P, no_soft = len(X), np.empty((len(X), self.n_classes)), np.empty((0, self.n_classes))
         rows = Rows(X, norms, np.zeros(T, np.int64), no_soft, np.zeros(T))
-        return self._run_blocks(rows, learning=False)
+        self._run_blocks(rows, P, learning=False)
+        return P
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         loss: float
@@ -106,43 +103,33 @@ class SecondOrderLearner(Learner):
             self._forget()
         return loss
 
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        if self.memory is None and not isinstance(rows.X, SparseRows):
-            return self._run_blocks(rows, report)  # which has chunks of its own
-        return super()._run(rows, report)
-
     def _rows_at_once(self, rows: Rows) -> int:
-        """Return the rows up to where old examples lose weight: `run` and the loop forget alike."""
-        return self._period - self.n_rounds % self._period if self.memory else sys.maxsize
+        """Return the rows up to where old examples lose weight: `run` and the loop forget alike.
+
+        Or whole blocks, if they are fewer: so they do not change the result.
+        """
+        n, k = len(self._S), self.n_classes - 1
+        b = block_size(self.n_features, k)
+        chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (k + 2.0) + 5e4) / b))
+        return min(chunk, self._period - self.n_rounds % self._period)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        P[:] = self._run_blocks(rows)
+        self._run_blocks(rows, P)
         self._forget()
 
-    def _run_blocks(
-        self, rows: Rows, report: Report | None = None, *, block: int = 0, learning: bool = True
-    ) -> Array:
-        """Predict, then learn, row by row; return p (T, K). Blocks of 1 are the loop in bytes."""
-        n, k = len(self._S), self.n_classes - 1
-        b = block or block_size(self.n_features, k)
-        # Whole blocks per chunk, so that the chunks do not change the result.
-        chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (k + 2.0) + 5e4) / b))
-        P = np.empty((len(rows.X), self.n_classes))
-        for start in range(0, len(P), chunk):
-            X, norms, *labelled = rows.part(start, start + chunk)
-            out = P[start : start + chunk]
-            with threads_for(n):
-                if b == 1:
-                    run_loop(self._S, self._memo, X, *labelled, 0, len(X), learning, out)
-                else:
-                    run_rounds(self._S, self._memo, X, norms, *labelled, b, learning, out)
-            if report is not None:
-                report(start + len(X))
-        return P
+    def _run_blocks(self, rows: Rows, P: Array, *, block: int = 0, learning: bool = True) -> None:
+        """Predict rows into P (T, K), each before it is learned: blocks of 1 are the loop."""
+        X, norms, *labelled = rows
+        b = block or block_size(self.n_features, self.n_classes - 1)
+        with threads_for(len(self._S)):
+            if b == 1:
+                run_loop(self._S, self._memo, X, *labelled, 0, len(X), learning, P)
+            else:
+                run_rounds(self._S, self._memo, X, norms, *labelled, b, learning, P)
 
     @property
     def _period(self) -> int:
-        return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
+        return max(1, self.memory // _STEPS_OF_FORGETTING) if self.memory else sys.maxsize
 
     def _forget(self) -> None:
         if self.memory is not None and self.n_rounds % self._period == 0:
