@@ -10,7 +10,7 @@ from peers import Competitor, Labels, Rows
 
 from folklearn.kernels.blas import PLAIN, syrk
 from folklearn.kernels.second_order import context_stats
-from folklearn.kernels.second_order_state import context_products
+from folklearn.kernels.second_order_blocks import context_products
 
 _TINY = 1e-6  # norm of x: S stays as it is while S -= PP' is repeated thousands of times
 

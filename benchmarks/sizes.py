@@ -17,7 +17,7 @@ from peers import (
 )
 from threadpoolctl import threadpool_limits
 
-from folklearn.kernels.second_order_state import block_size
+from folklearn.kernels.second_order_blocks import block_size
 
 MAX_ROWS = 8192  # a slice; also the most that is prepared at once
 WARM_UP_ROWS = 192

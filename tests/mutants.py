@@ -36,7 +36,7 @@ class Mutant(NamedTuple):
 
 _CURVATURE = "kernels/curvature.py"
 _RULES = "kernels/prediction_rules.py"
-_STATE = "kernels/second_order_state.py"
+_BLOCKS, _FOLKLORE = "kernels/second_order_blocks.py", "learners/folklore.py"
 _SECOND = "kernels/second_order.py"
 _FIRST = "baselines/kernels.py"
 _BOOSTING = "kernels/boosting.py"
@@ -59,9 +59,6 @@ _OF_SETS_OF_MODELS = (
     "tests/model/test_sets.py::test_late_labels_count_with_the_set_that_was_issued",
 )
 _OF_EXPLORATION = ("tests/kernels/test_exploration.py",)
-_OF_RENEWAL = (
-    "tests/learners/test_folklore.py::test_renewing_a_feature_minimises_over_its_weights",
-)
 _OF_EVIDENCE = ("tests/kernels/test_evidence.py",)
 _OF_PLANES = ("tests/evidence/test_linear_evidence.py",)
 _OF_POINTS = ("tests/evidence/test_points.py",)
@@ -282,16 +279,6 @@ MUTANTS = (
         "least / (K * least + gamma * gap)", "least / (K + gamma * gap)", _OF_EXPLORATION,
     ),
     Mutant(
-        "a renewed feature keeps its weight", _STATE,
-        "self.theta[row] = 0.0", "self.theta[row] *= 1.0", _OF_RENEWAL,
-    ),
-    Mutant(
-        "a renewed feature costs the certificate nothing", "learners/folklore.py",
-        "self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2",
-        "self._state.totals[rules.BRACKET] += 0.0",
-        _OF_RENEWAL,
-    ),
-    Mutant(
         "a late reward counts as a prompt one", "bandits/rewards.py",
         "self.n_late += decision.id < self.n_decisions - 1", "self.n_late += 0",
         ("tests/bandits/test_rewards.py::test_what_the_certificate_does_not_cover_is_said",),
@@ -477,12 +464,14 @@ MUTANTS = (
     ),
     # The state.
     Mutant(
-        "growth forgets what voids a certificate", _STATE,
-        "self.totals[:] = smaller.totals", "self.totals[:3] = smaller.totals[:3]", _OF_STATE,
+        "growth forgets what voids a certificate", _FOLKLORE,
+        "larger._totals[:] = self._totals", "larger._totals[:3] = self._totals[:3]", _OF_STATE,
     ),
     Mutant(
-        "a file forgets what voids a certificate", _STATE,
-        "self.totals[:] = totals", "self.totals[:3] = totals[:3]", _OF_STATE,
+        "a file forgets what voids a certificate", _FOLKLORE,
+        "self._theta[:], self._totals[:] = theta, totals",
+        "self._theta[:], self._totals[:3] = theta, totals[:3]",
+        _OF_STATE,
     ),
     Mutant(
         "an update may take more from S than is there", _SECOND,
@@ -493,7 +482,7 @@ MUTANTS = (
         "totals[rules.IMPRECISE] = n_lost + 1.0", "totals[rules.IMPRECISE] = n_lost", _OF_STATE,
     ),
     Mutant(
-        "a block that is learned again is counted twice", _STATE,
+        "a block that is learned again is counted twice", _BLOCKS,
         "totals[i] = totals_before[i]", "pass", _OF_STATE,
     ),
     # The online Newton step.
@@ -702,12 +691,12 @@ MUTANTS = (
     ),
     # The theorems.
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its factor", "learners/folklore.py",
+        "FOLKLORE's bound has R for R^2 in its factor", _FOLKLORE,
         "0.25 * (1.0 / least + R**2 / (4.0 * lam))", "0.25 * (1.0 / least + R / (4.0 * lam))",
         _OF_BOUNDS,
     ),
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its logarithm", "learners/folklore.py",
+        "FOLKLORE's bound has R for R^2 in its logarithm", _FOLKLORE,
         "most * T * R**2 / (lam * K * d)", "most * T * R / (lam * K * d)", _OF_BOUNDS,
     ),
     Mutant(

@@ -42,7 +42,7 @@ def test_saturated_probabilities(B, K, rng):
     loss = model.update(X[surest], int(np.argmin(p)))
     assert 100.0 < loss < math.inf
     assert assert_sound(model, model.predict(X)).valid
-    assert model._state.totals[rules.UNSOLVED] == 0
+    assert model._totals[rules.UNSOLVED] == 0
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-300, 1e-8, 1e8])
@@ -59,7 +59,7 @@ def test_contexts_of_every_size(size, K, labels, rng):
         y = {"noise": rng.integers(K), "one class": 0, "against": np.argmin(P[t])}[labels]
         model.update(x, int(y))
     assert assert_sound(model, P).valid
-    assert model._state.totals[rules.UNSOLVED] == 0
+    assert model._totals[rules.UNSOLVED] == 0
     assert_sound(model, model.predict(rng.normal(size=(5, d))))
 
 

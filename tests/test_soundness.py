@@ -99,7 +99,7 @@ def test_a_spoiled_state_is_said_to_be_one_and_still_predicts(n_features, rng):
     P = model.run(X, np.full((60, 2), 0.5), weight=np.full(60, 7e11))
     assert_usable(model, P, X)
     assert not model.certificate().valid
-    S = np.tril(model._state.S)
+    S = np.tril(model._S)
     assert np.abs(S).max() <= (1.0 + 1e-9) / model.lam
     assert np.diag(S).min() >= -1e-11 / model.lam
     W = np.abs(model.coef()).max()

@@ -41,7 +41,7 @@ def test_the_state_equals_the_twin_whatever_the_integral(K, labels, rng):
     for x, target, weight in zip(X, targets, weights, strict=True):
         model.update(x, target, weight=weight)
         twin.update(x, target, weight=weight)
-    lower = np.tril(model._state.S)
+    lower = np.tril(model._S)
     inverse = reduced_inverse(twin, d, K)
     np.testing.assert_allclose(lower + np.tril(lower, -1).T, inverse, atol=1e-8)
     np.testing.assert_allclose(model.coef(), twin.coef(), atol=1e-8)

@@ -210,7 +210,7 @@ def test_the_warm_up_compiles_everything_that_a_run_uses(name):
 import sys
 from folklearn.cli.serve import warm_up
 from folklearn.cli.app import main
-from folklearn.kernels.second_order_state import run_rounds
+from folklearn.kernels.second_order_blocks import run_rounds
 from folklearn.learners.sgd import ogd_round, ogd_rounds
 from folklearn.kernels.scaling import scale_rows
 warm_up(sys.argv[1])

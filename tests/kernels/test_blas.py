@@ -122,7 +122,7 @@ def test_a_factor_says_where_a_matrix_stops_being_positive():
 
 def test_a_learner_that_held_blas_to_one_thread_can_be_copied_and_pickled(rng):
     model = Folklore(n_features=100, n_classes=6)
-    assert model._state.one_thread is not None
+    assert model._one_thread is not None
     X = rng.normal(size=(3, 100)) / 10
     with threadpool_limits(2):
         for label, x in enumerate(X):

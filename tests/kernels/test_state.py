@@ -15,7 +15,7 @@ def voided(reason):
     model = Folklore(n_features=2, n_classes=2, gamma=0.45 if reason == "gamma" else None)
     model.update([3.0, 4.0], 0)
     if reason == "digits":
-        model._state.totals[IMPRECISE] += 1.0
+        model._totals[IMPRECISE] += 1.0
     assert reason in model.certificate().reason
     return model
 
@@ -36,30 +36,30 @@ def test_a_void_certificate_stays_void_in_a_file(reason, tmp_path):
 def indefinite(n_features):
     """A learner whose S has a negative direction that contexts of norm 1 do not show."""
     model = Folklore(n_features=n_features, n_classes=2, gamma=0.4, lam=1.0)
-    model._state.S[1, 1] = -1e-3
+    model._S[1, 1] = -1e-3
     return model
 
 
 @pytest.mark.parametrize("n_features", [2, 120])  # without BLAS, and in blocks
 def test_an_update_that_would_spoil_the_state_is_counted_and_not_made(n_features):
     model = indefinite(n_features)
-    S, theta = model._state.S.copy(), model._state.theta.copy()
+    S, theta = model._S.copy(), model._theta.copy()
     x = np.zeros(n_features)
     x[:2] = 1.0, 25.0
-    update_round(model._state.S, model._state.memo, x, 0, NO_SOFT, 1e4)
-    assert model._state.totals[IMPRECISE] == 1.0
-    np.testing.assert_array_equal(np.tril(model._state.S), np.tril(S))
-    np.testing.assert_array_equal(model._state.theta, theta)
+    update_round(model._S, model._memo, x, 0, NO_SOFT, 1e4)
+    assert model._totals[IMPRECISE] == 1.0
+    np.testing.assert_array_equal(np.tril(model._S), np.tril(S))
+    np.testing.assert_array_equal(model._theta, theta)
 
     model = indefinite(n_features)
     model.run(np.tile(x, (8, 1)), np.zeros(8, int), weight=np.full(8, 1e4))
-    assert model._state.totals[IMPRECISE] == model._state.totals[ROUNDS] == 8.0
-    np.testing.assert_array_equal(np.tril(model._state.S), np.tril(S))
+    assert model._totals[IMPRECISE] == model._totals[ROUNDS] == 8.0
+    np.testing.assert_array_equal(np.tril(model._S), np.tril(S))
 
 
 def test_forgetting_survives_a_state_that_rounding_has_spoiled():
     model = Folklore(n_features=2, n_classes=2, memory=10)
-    model._state.S[1, 1] = -1e-9
-    model._state.discount(0.9)
-    S = np.tril(model._state.S)
+    model._S[1, 1] = -1e-9
+    model._discount(0.9)
+    S = np.tril(model._S)
     assert np.linalg.eigvalsh(S + np.tril(S, -1).T).min() > 0.0

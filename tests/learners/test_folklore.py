@@ -4,13 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.curvature import valid_curvature
 from folklearn.kernels.simplex import helmert
-from tests.bandits.registered import contexts
 from tests.reference import streams
 from tests.reference.dense_folklore import DenseFolklore
 from tests.reference.hindsight import best_in_class
@@ -22,7 +20,7 @@ def chosen_curvature(z, x_norm, B):
 
 
 def full_inverse(model):
-    lower = np.tril(model._state.S)
+    lower = np.tril(model._S)
     return lower + np.tril(lower, -1).T
 
 
@@ -283,8 +281,7 @@ def test_sizes_and_labels_of_any_integer_kind():
 
 
 def state_bytes(model):
-    state = model._state
-    return state.pack().tobytes() + state.theta.tobytes() + state.totals.tobytes()
+    return b"".join(array.tobytes() for array in model._parts().values())
 
 
 BAD_UPDATES = [
@@ -381,52 +378,3 @@ def test_empty_run_and_progress_callback(rng):
     model.run(rng.normal(size=(10, 2)), rng.integers(0, 3, 10), progress=done.append)
     assert done[-1] == 10
     assert model.certificate().n_rounds == 10
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_renewing_a_feature_minimises_over_its_weights(n_classes, rng):
-    """What is left of A is the Schur complement; the new weights have the ridge alone."""
-    learner = Folklore(n_features=3, n_classes=n_classes, B=2.0)
-    learner.run(contexts(rng, 40, 3), rng.integers(0, n_classes, 40))
-    state_ = learner._state
-    n = state_.theta.size
-    A = np.linalg.inv(np.tril(state_.S) + np.tril(state_.S, -1).T)
-    g = A @ state_.theta
-    gone = np.arange(1, n, 3)
-    rest = np.setdiff1d(np.arange(n), gone)
-    solved = np.linalg.solve(A[np.ix_(gone, gone)], A[np.ix_(gone, rest)])
-    expected = np.zeros((n, n))
-    expected[np.ix_(rest, rest)] = A[np.ix_(rest, rest)] - A[np.ix_(rest, gone)] @ solved
-    expected[gone, gone] = learner.lam
-    left = g[rest] - A[np.ix_(rest, gone)] @ np.linalg.solve(A[np.ix_(gone, gone)], g[gone])
-    before = learner.certificate().regret_bound
-    x = contexts(rng, 1, 3)[0]
-    learner.predict(x)  # what the memo holds of x must not survive
-    learner.renew(1)
-    S = np.tril(state_.S) + np.tril(state_.S, -1).T
-    np.testing.assert_allclose(np.linalg.inv(S), expected, atol=1e-9)
-    np.testing.assert_allclose((expected @ state_.theta)[rest], left, atol=1e-9)
-    assert (state_.theta[gone] == 0.0).all()
-    cost = learner.lam * n_classes * 2.0**2
-    assert learner.certificate().regret_bound == pytest.approx(before + cost, rel=1e-12)
-    again = Folklore.from_record(learner.to_record())
-    np.testing.assert_array_equal(again.predict(x), learner.predict(x))
-
-
-def test_a_renewed_certificate_covers_offsets_that_change(rng):
-    """A feature that is the opposite of itself after every renewal: one model loses, two do not."""
-    B = 2.0
-    learner = Folklore(n_features=1, n_classes=2, B=B)
-    w = np.array([-B, B])  # the logits of the class that helps most, with the sign of the era
-    comparator = 0.0
-    for era in range(6):
-        if era:
-            learner.renew(0)
-        sign = 1.0 if era % 2 else -1.0
-        for _ in range(50):
-            y = int(rng.random() < expit(2.0 * B * sign))
-            learner.update([1.0], y)
-            z = sign * w
-            comparator += math.log(np.exp(z).sum()) - z[y]
-    certificate = learner.certificate()
-    assert certificate.loss - comparator <= certificate.regret_bound

@@ -436,4 +436,4 @@ def test_weights_above_the_promise_are_refused_before_anything_changes(rng):
         with pytest.raises(InvalidInputError):
             call()
     assert model.certificate().n_rounds == 0
-    assert all(expert._state.totals.sum() == 0.0 for expert in model.experts)
+    assert all(expert._totals.sum() == 0.0 for expert in model.experts)

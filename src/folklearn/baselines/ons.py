@@ -74,7 +74,7 @@ class Ons(ProperLearner):
         n = self._W.size
         self._matrices: Array = np.stack([np.eye(n), np.eye(n)])  # (beta D)^2 A and its inverse
         self._totals: Array = np.zeros(kernels.N_ONS_TOTALS)
-        self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
+        self._round_flops = 100.0 * n * n + 1000.0
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state = self._W, self._matrices, self._totals

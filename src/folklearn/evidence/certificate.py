@@ -117,15 +117,12 @@ class Certificate:
             words += f", so that {none} better by more than {gain}{self._penalty_counted}"
         return f"{words}."
 
-    def in_full(self, weight: float | None = None, unit: str = "round") -> str:
-        """Return what is proven, and no more, with all of its terms; averages as `in_words`."""
+    def in_full(self) -> str:
+        """Return what is proven, and no more, with all of its terms, on average over the rounds."""
         if not self.valid:
             return f"There is no certificate: {self.reason}."
-        n = self.n_rounds if weight is None else weight
-        bound = (
-            f"regret bound {round_up(self.regret_bound / n)} per {unit}, "
-            f"{round_up(self.regret_bound)} in total"
-        )
+        n, total = self.n_rounds, round_up(self.regret_bound)
+        bound = f"regret bound {round_up(self.regret_bound / n)} per round, {total} in total"
         if self.best_linear_at_least <= 0.0:
             return (
                 f"The certificate does not yet exclude a perfect {self._one_model}: its {bound}, "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,15 +22,8 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, logit_losses
 from folklearn.errors import InvalidInputError
+from folklearn.kernels import evidence as kernels
 from folklearn.kernels.blas import THREADED_N, OneThread, device_named
-from folklearn.kernels.evidence import (
-    add_products,
-    add_residuals,
-    expand_rows,
-    n_pairs,
-    n_products,
-    rows_at_once,
-)
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.expand import DeviceRows, add_expanded
 from folklearn.kernels.quadratic import Quadratic
@@ -45,13 +38,7 @@ _COUNTED_CHUNK_ROWS = 1 << 16
 _MIN_BACKTRACK, _MAX_BACKTRACK = 0.1, 0.5  # of the step before
 
 
-class SupportsAdd(Protocol):
-    """A sum that can be added to another one; neither is changed."""
-
-    def __add__(self, other: Any, /) -> Any: ...
-
-
-S = TypeVar("S", bound=SupportsAdd)
+S = TypeVar("S")  # a sum: + makes another one of two, and changes neither
 Batches = Callable[[], Iterable[Rows]]  # checked rows, the same ones in every call
 
 
@@ -69,7 +56,7 @@ def chunk_rows(n_features: int, n_classes: int) -> int | None:
     """
     if n_features * n_classes >= THREADED_N:
         return None
-    products = int(n_pairs(n_classes)) * int(n_products(n_features))
+    products = int(kernels.n_pairs(n_classes)) * int(kernels.n_products(n_features))
     return max(_MIN_CHUNK_ROWS, _CHUNK_FLOPS // (products + _ROW_FLOPS))
 
 
@@ -104,14 +91,14 @@ def add_in_tree(sums: Iterable[S]) -> S:
 
     At most log2 of their number are held at a time.
     """
-    subtotals: list[tuple[int, S]] = []  # (level, total of 2^level sums), levels decreasing
+    subtotals: list[tuple[int, Any]] = []  # (level, total of 2^level sums), levels decreasing
     for subtotal in sums:
         level = 0
         while subtotals and subtotals[-1][0] == level:
             subtotal = subtotals.pop()[1] + subtotal
             level += 1
         subtotals.append((level, subtotal))
-    total = subtotals.pop()[1]
+    total: S = subtotals.pop()[1]
     while subtotals:
         total = subtotals.pop()[1] + total
     return total
@@ -201,9 +188,10 @@ class Passes(ABC):
         """Return the expansion of all rows at a model W (K, d)."""
         K, d = W.shape
         if self.device is not None:
-            expansion = Expansion(W, self.device)
+            expansion, on_device = Expansion(W, self.device), self.device.put(W)
+            S, G, _ = expansion.quadratic
             for _, rows in self.on_device(K):
-                expansion.add_on_device(rows)
+                expansion.loss += add_expanded(self.device, S, G, rows, on_device)
             return expansion
         return self.total(chunk_rows(d, K), lambda chunk: Expansion.of(chunk, W))
 
@@ -317,26 +305,20 @@ class Expansion:
         K, d = G.shape
         P = len(S)
         is_unpacked = P <= _MAX_UNPACKED_PAIRS
-        size = _UNPACKED_BATCH_ROWS if is_unpacked else rows_at_once(P, d)
+        size = _UNPACKED_BATCH_ROWS if is_unpacked else kernels.rows_at_once(P, d)
         for start in range(0, len(rows.X), size):
             X, _, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
             self.loss += float(weights @ logit_losses(Z, labels, soft))
             coefficients, residuals = np.empty((len(X), P)), np.empty((len(X), K))
-            expand_rows(Z, labels, soft, weights, coefficients, residuals)
-            add_residuals(G, residuals, X)
+            kernels.expand_rows(Z, labels, soft, weights, coefficients, residuals)
+            kernels.add_residuals(G, residuals, X)
             if is_unpacked:  # one product of matrices for each pair
                 lower = np.tril_indices(d)
                 for pair, c in zip(S, coefficients.T, strict=True):
                     pair += ((X * c[:, None]).T @ X)[lower]
             else:
-                add_products(S, coefficients, X)
-
-    def add_on_device(self, rows: DeviceRows) -> None:
-        S, G, _ = self.quadratic
-        device = self.quadratic.device
-        assert device is not None
-        self.loss += add_expanded(device, S, G, rows, device.put(self.W))
+                kernels.add_products(S, coefficients, X)
 
     def gradient(self) -> Array:
         """Return the gradient (K, d) of the loss at W."""

@@ -1,11 +1,4 @@
-"""One Gaussian per class under a joint softmax: what one label teaches, in O(K d^2).
-
-The state is a mean W and, for every class i, a covariance P_i (d, d). A row x sees class i as a
-logit z_i = <w_i, x> of variance s_i = x'P_i x; a label of weight w moves the logits to
-
-    z' = argmin  w (logsumexp(z') - <y, z'>) + sum_i (z'_i - z_i)^2 / (2 s_i),
-
-that is z'_i = z_i - w s_i (p'_i - y_i), p' = softmax(z'), and each Gaussian along P_i x.
+"""The rounds of `ClassGaussians`, one Gaussian per class: what one label teaches, in O(K d^2).
 
 Classes come last in every array, W (d, K) and P (d(d+1)/2, K), lower triangles by rows: all
 loops run over contiguous classes, and no sum is reordered, so that rounds are the same bytes

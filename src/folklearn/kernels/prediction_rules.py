@@ -29,17 +29,9 @@ import math
 
 import numpy as np
 
+from folklearn.kernels import simplex
 from folklearn.kernels.compile import inner_kernel, shared_kernel
 from folklearn.kernels.curvature import valid_curvature
-from folklearn.kernels.simplex import (
-    expand_classes,
-    expanded_diagonal,
-    factor_times,
-    factor_transpose_times,
-    multinomial_factor,
-    reduce_classes,
-    softmax,
-)
 
 # What the rounds add up to, by position in the totals array. The last three count rounds:
 # with a curvature that was not valid, with an unsolved fixed point, that cost the state its
@@ -96,8 +88,8 @@ def predict_from_state(constants, nodes, squares, vectors):
     if constants[RULE] == IMPLICIT:
         _predict_integral(constants[MU], nodes, squares, vectors)
         return
-    expanded_diagonal(squares[C_AT], p)
-    reduce_classes(p, h)
+    simplex.expanded_diagonal(squares[C_AT], p)
+    simplex.reduce_classes(p, h)
     for i in range(squares.shape[1]):
         h[i] = 0.25 * h[i] - 0.5 * q[i]
     solve_fixed_point(constants[PULL], squares, vectors)
@@ -189,9 +181,9 @@ def solve_fixed_point(pull, squares, vectors):
     info[STEPS] = 0.0
     converged = False
     while True:
-        expand_classes(u, z)
-        info[LOG_TOTAL] = softmax(z, p)
-        multinomial_factor(p, vectors[G_AT], vectors[SCALE], vectors[TAIL])
+        simplex.expand_classes(u, z)
+        info[LOG_TOTAL] = simplex.softmax(z, p)
+        simplex.multinomial_factor(p, vectors[G_AT], vectors[SCALE], vectors[TAIL])
         if converged or info[STEPS] == MAX_STEPS:
             return
         decrement, size, length = _find_newton_step(squares, vectors)
@@ -274,9 +266,9 @@ def _search_line(k, decrement, vectors):
     for _ in range(100):
         for i in range(k):
             trial[i] = u[i] + t * du[i]
-        expand_classes(trial, z)
-        softmax(z, p)
-        reduce_classes(p, trial)
+        simplex.expand_classes(trial, z)
+        simplex.softmax(z, p)
+        simplex.reduce_classes(p, trial)
         slope = 0.0
         for i in range(k):
             slope += (v[i] + t * dv[i]) * dv[i] + trial[i] * du[i]
@@ -364,9 +356,9 @@ def _write_gradients(label, soft, weight, curvature, vectors):
         difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
     if label >= 0:
         difference[label] -= 1.0
-    reduce_classes(difference, e)
-    factor_transpose_times(k, g, scale, tail, u, b)
-    factor_times(k, g, scale, tail, b, b)
+    simplex.reduce_classes(difference, e)
+    simplex.factor_transpose_times(k, g, scale, tail, u, b)
+    simplex.factor_times(k, g, scale, tail, b, b)
     for i in range(k):
         e[i] *= weight
         r[i] = e[i] - 2.0 * curvature * b[i]
@@ -381,7 +373,7 @@ def _write_factor(curvature, squares, vectors):
     prefix, inverse = vectors[_WORK], vectors[_WORK + 5]
     # N = I + curvature rho'C rho in O(k^2), through V = C rho.
     for i in range(k):
-        factor_transpose_times(k, g, scale, tail, C[i], V[i])
+        simplex.factor_transpose_times(k, g, scale, tail, C[i], V[i])
         prefix[i] = 0.0
     largest = 1.0
     for i in range(k):
@@ -406,7 +398,7 @@ def _write_factor(curvature, squares, vectors):
         row[i] = inverse[i]
     for c in range(k):
         row = V[c]
-        factor_times(c + 1, g, scale, tail, row, row)
+        simplex.factor_times(c + 1, g, scale, tail, row, row)
         for j in range(c + 1):
             row[j] *= root
     return largest, n_negative
@@ -420,7 +412,7 @@ def _solve_implicit_point(label, soft, weight, squares, vectors):
     full, reduced = vectors[_WORK], vectors[_WORK + 1]
     for i in range(k + 1):
         full[i] = soft[i] if label < 0 else (1.0 if i == label else 0.0)
-    reduce_classes(full, reduced)
+    simplex.reduce_classes(full, reduced)
     for i in range(k):
         total = 0.0
         for j in range(k):
@@ -446,8 +438,8 @@ def _predict_integral(mu, nodes, squares, vectors):
             for j in range(i + 1):
                 total += J[i, j] * nodes[m, j]
             v[i] = total
-        expand_classes(v, z)
-        softmax(z, p)
+        simplex.expand_classes(v, z)
+        simplex.softmax(z, p)
         for i in range(k + 1):
             out[i] += p[i]
     for i in range(k + 1):

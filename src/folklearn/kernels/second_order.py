@@ -26,7 +26,7 @@ SPARE = 1e-12  # of 1/lam: what rounding may take from the diagonal of S beyond 
 _MAX_THETA = 1e100  # beyond, sums of products overflow
 
 
-def memo_offsets(d, k):
+def memo_offsets(d: int, k: int) -> tuple[int, ...]:
     """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
 
     Everything but S lives in this one array, because a compiled function pays for every array it is

@@ -1,13 +1,7 @@
-"""Logistic regression with one covariance for all classes: what one label teaches, in O(d^2 + K d).
+"""The rounds of `SharedGaussian`, one covariance for all classes, in O(d^2 + K d).
 
-Every class has weights w_k ~ N(., P), with the same P (d, d). A row x sees logits z = W x, all of
-variance s = x'Px; a label of weight w moves them by an implicit step,
-
-    z' = z - w s (p' - y),    p' = softmax(z'),
-
-W by w (y - p') (Px)', and P by one curvature of all classes, h = w sum_k p'_k (1 - p'_k) / (2K)^.5:
-
-    P <- P - kappa u u',    u = Px,    kappa = h / (1 + h s).
+With h = w sum_k p'_k (1 - p'_k) / (2K)^.5, the curvature of all classes, a row x takes kappa u u'
+from P, where u = Px and kappa = h / (1 + h x'u).
 
 Rounds come in blocks of `BLOCK`, by the number of the round. P itself changes at the end of a block
 only, by one product of matrices; within it u is P x less what the vectors u of the block take away.

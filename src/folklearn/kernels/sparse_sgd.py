@@ -1,16 +1,10 @@
 """Rounds of `SparseSgd`: several softmax models by gradients, a rate for each column, in one pass.
 
 Every column that occurred has an entry (E, K + 1) in the table: for each of E experts its
-weights (K,), and the sum h of w v^2 |p - y|^2 over the rows that had a value v there. With
-r = w (p - y), the gradient in the logits,
-
-    ROOT      weights -= rate v r / sqrt(offset + h)      (AdaGrad, one rate for all classes)
-    WHOLE     weights -= rate v r / (offset + h)          (about a Newton step for the column)
-    CONSTANT  weights -= rate v r
-    DUAL      weights  = -rate G / sqrt(offset + h), where the entry is G, the sum of v r
-
-G of the dual expert is at the same time the evidence of first order (`tangents`): its planes
-touch the losses where that expert predicted. The experts are mixed by fixed share.
+weights (K,), and the sum h of w v^2 |p - y|^2 over the rows that had a value v there. Its steps
+are those of `SparseSgd`: ROOT has a = 1/2, WHOLE a = 1, CONSTANT a = 0, and the entry of DUAL is G,
+which is at the same time the evidence of first order: its planes touch the losses where that
+expert predicted. The experts are mixed by fixed share.
 
 Rows may come with a second value of every column, `words`, and with a `base`: logits (K,) of
 another model. Then experts have a view: ALL values alone, those of the WORDS alone, or the words

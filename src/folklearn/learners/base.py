@@ -49,6 +49,7 @@ class LeadingModel(NamedTuple):
     is_on_top: bool = False  # added to the logits of another model, see `StackedSgd`
 
 
+CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
 _MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning
 _CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 
@@ -73,6 +74,7 @@ class Learner(Serializable, ABC):
     standing: Mapping[str, float] = MappingProxyType({})
     _shape: tuple[int]  # of a context
     _n_rounds: int = 0
+    _round_flops: float = math.inf  # about, of compiled rounds
     _warned = False
 
     def _size(self, n_features: int, n_classes: int) -> None:
@@ -159,7 +161,7 @@ class Learner(Serializable, ABC):
 
     def _rows_at_once(self, rows: Rows) -> int:
         """Return the rows up to where it next reports progress, or can be interrupted."""
-        return 1
+        return max(1, int(CHUNK_FLOPS / self._round_flops))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         """Predict checked rows into P, each before it is learned."""

@@ -30,11 +30,6 @@ CATALOGUE = {
 }
 
 PAIRS, BLOCKS, WIDE = BACKENDS = "pairs", "blocks", "wide"
-BACKENDS_IN_WORDS = {
-    PAIRS: "second order, all pairs of classes",
-    BLOCKS: "second order, class by class",
-    WIDE: "first order, for wide rows",
-}
 _MAX_PAIR_PRODUCTS = 250_000  # of features, over all pairs of classes
 _MAX_BLOCK_ENTRIES = 1_000_000  # of the matrices of all classes
 _MAX_MEMORY_SHARE = 0.25  # that the state of a backend may take

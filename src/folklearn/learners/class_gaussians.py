@@ -12,8 +12,6 @@ from folklearn.kernels.evidence import N_TOTALS, n_products
 from folklearn.learners.base import FirstOrderCertified, WarmStart
 from folklearn.validation import Rows
 
-CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
-
 
 class ClassGaussians(FirstOrderCertified):
     r"""Online logistic regression that keeps a covariance per class, and none between classes.
@@ -81,6 +79,7 @@ class ClassGaussians(FirstOrderCertified):
         self._W: Array = np.zeros((d, K))
         self._P: Array = np.zeros((n_products(d), K))
         diagonal = np.cumsum(np.arange(1, d + 1)) - 1  # of lower triangles by rows
+        self._round_flops = 4 * self._P.size + 1e3
         self._P[diagonal] = 0.5 / (self.ridge * self.R**2)
         self._G: Array = np.zeros((d, K))
         self._spread: Array = np.empty((d, K))
@@ -113,9 +112,6 @@ class ClassGaussians(FirstOrderCertified):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         return kernels.block_round(*self._state, x, label, soft, weight, validation.MAX_NORM)
-
-    def _rows_at_once(self, rows: Rows) -> int:
-        return max(1, int(CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows

@@ -7,20 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evidence.certificate import Certificate, scope_of_growth
 from folklearn.kernels import prediction_rules as rules
+from folklearn.kernels.blas import one_thread, threads_for
 from folklearn.kernels.curvature import gamma_star_below
-from folklearn.kernels.second_order import predict_round, update_round
-from folklearn.kernels.second_order_state import SecondOrderState
+from folklearn.kernels.second_order import SPARE, memo_offsets, predict_round, update_round
+from folklearn.kernels.second_order_blocks import block_size, run_loop, run_rounds
+from folklearn.kernels.simplex import helmert
 from folklearn.learners.base import Learner
-from folklearn.progress import Report
 from folklearn.serialization import Record
-from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
+_CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be interrupted
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
 _DEFAULT_NORM = 10.0  # of models that `certificate_at_norm` is about
 
@@ -50,92 +52,134 @@ class SecondOrderLearner(Learner):
     def _start(
         self, *, gamma: float | None, pull: float = 0.5, mu: float = 0.0, nodes: Array | None = None
     ) -> None:
-        """Begin with an empty state; gamma None is the largest valid in each round."""
+        """Begin with an empty state; gamma None is the largest valid in each round.
+
+        Without nodes (m, k) the rule is the explicit one.
+        """
         self._first_classes = self.n_classes
-        self._state = SecondOrderState(
-            self.n_features, self.n_classes, self.lam, B=self.B, gamma=gamma or 0.0,
-            max_norm=validation.MAX_NORM, pull=pull, mu=mu, nodes=nodes,
-        )  # fmt: skip
+        d, k = self.n_features, self.n_classes - 1
+        self._S: Array = np.zeros((k * d, k * d))
+        np.fill_diagonal(self._S, 1.0 / self.lam)
+        rule = rules.EXPLICIT if nodes is None else rules.IMPLICIT
+        constants = self.B, gamma or 0.0, pull, mu, validation.MAX_NORM, self.lam, rule
+        behind = np.empty(0) if nodes is None else nodes.ravel()
+        self._memo: Array = np.append(np.zeros(memo_offsets(d, k)[-1]), behind)
+        self._memo[rules.N_TOTALS :][: rules.N_CONSTANTS] = constants
+        self._one_thread = one_thread(k * d, k)
+
+    # Views are made when asked for: stored ones would not survive a copy of this object.
+    @property
+    def _totals(self) -> Array:
+        return self._memo[: rules.N_TOTALS]
+
+    @property
+    def _theta(self) -> Array:
+        start, stop, *_ = memo_offsets(self.n_features, self.n_classes - 1)
+        return self._memo[start:stop]
+
+    def _constant(self, which: int) -> float:
+        return float(self._memo[rules.N_TOTALS + which])
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
-        state = self._state
-        if not predict_round(state.S, state.memo, x, p):
+        if not predict_round(self._S, self._memo, x, p):
             validation.check_context(x)
         return p
 
     def _predict_batch(self, X: Array, norms: Array) -> Array:
-        return self._state.predict_many(X, norms)
+        T, P, no_soft = len(X), np.empty((len(X), self.n_classes)), np.empty((0, self.n_classes))
+        rows = Rows(X, norms, np.zeros(T, np.int64), no_soft, np.zeros(T))
+        self._run_blocks(rows, P, learning=False)
+        return P
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        state = self._state
         loss: float
-        if state.one_thread is None:
-            loss = update_round(state.S, state.memo, x, label, soft, weight)
+        if self._one_thread is None:  # a single event is too short for another layer of calls
+            loss = update_round(self._S, self._memo, x, label, soft, weight)
         else:
-            with state.one_thread:
-                loss = update_round(state.S, state.memo, x, label, soft, weight)
+            with self._one_thread:
+                loss = update_round(self._S, self._memo, x, label, soft, weight)
         if self.memory is not None and loss == loss:
             self._forget()
         return loss
 
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        if self.memory is None and not isinstance(rows.X, SparseRows):
-            return self._state.run(*rows, report)  # which has chunks of its own
-        return super()._run(rows, report)
-
     def _rows_at_once(self, rows: Rows) -> int:
-        """Return the rows up to where old examples lose weight: `run` and the loop forget alike."""
-        return self._period - self.n_rounds % self._period if self.memory else sys.maxsize
+        """Return the rows up to where old examples lose weight: `run` and the loop forget alike.
+
+        Or whole blocks, if they are fewer: so they do not change the result.
+        """
+        n, k = len(self._S), self.n_classes - 1
+        b = block_size(self.n_features, k)
+        chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (k + 2.0) + 5e4) / b))
+        return min(chunk, self._period - self.n_rounds % self._period)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        P[:] = self._state.run(*rows)
+        self._run_blocks(rows, P)
         self._forget()
+
+    def _run_blocks(self, rows: Rows, P: Array, *, block: int = 0, learning: bool = True) -> None:
+        """Predict rows into P (T, K), each before it is learned: blocks of 1 are the loop."""
+        X, norms, *labelled = rows
+        b = block or block_size(self.n_features, self.n_classes - 1)
+        with threads_for(len(self._S)):
+            if b == 1:
+                run_loop(self._S, self._memo, X, *labelled, 0, len(X), learning, P)
+            else:
+                run_rounds(self._S, self._memo, X, norms, *labelled, b, learning, P)
 
     @property
     def _period(self) -> int:
-        return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
+        return max(1, self.memory // _STEPS_OF_FORGETTING) if self.memory else sys.maxsize
 
     def _forget(self) -> None:
         if self.memory is not None and self.n_rounds % self._period == 0:
-            self._state.discount(math.exp(-self._period / self.memory))
+            self._discount(math.exp(-self._period / self.memory))
+
+    def _discount(self, keep: float) -> None:
+        """Let all examples count `keep` times: A' = keep A + (1 - keep) lam I, in O(n^3)."""
+        n, d, lam = len(self._S), self.n_features, self.lam
+        with threads_for(n):
+            A = _inverse(self._S, SPARE / lam)
+            g = A @ self._theta
+            A *= keep
+            A.flat[:: n + 1] += (1.0 - keep) * lam
+            self._S[:] = _inverse(A, lam)
+            self._theta[:] = self._S @ (keep * g)
+        at_seen = memo_offsets(d, self.n_classes - 1)[1]
+        self._memo[at_seen + d] = 0.0  # what the memo holds of the last context
 
     @property
     def n_rounds(self) -> int:
-        return int(self._state.totals[rules.ROUNDS])
+        return int(self._totals[rules.ROUNDS])
 
     @property
     def n_bytes(self) -> int:
-        return self._state.S.nbytes + self._state.memo.nbytes
+        return self._S.nbytes + self._memo.nbytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         return 8 * ((n_classes - 1) * n_features) ** 2
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         larger = self._larger(n_features, n_classes)
-        larger._state.adopt(self._state)
+        # The Helmert basis is nested: old coordinates keep their meaning, A = diag(A, lam I).
+        classes, features = np.arange(self.n_classes - 1), np.arange(self.n_features)
+        places = (classes[:, None] * larger.n_features + features).ravel()
+        larger._S[np.ix_(places, places)] = self._S  # lower triangle to lower triangle
+        larger._theta[places] = self._theta
+        larger._totals[:] = self._totals
         larger._first_classes = self._first_classes
         return larger
 
-    def renew(self, feature: int) -> None:
-        """Forget one feature, which means something else from now on, in O(n).
-
-        The certificate then covers models whose weights of it change now, and is dearer.
-        """
-        self._state.renew(feature)
-        self._state.totals[rules.BRACKET] += self.lam * self.n_classes * self.B**2
-
     def coef(self) -> Array:
-        return self._state.mean()
+        return helmert(self.n_classes) @ (-0.5 * self._theta.reshape(-1, self.n_features))
 
     def _explicit_rule(self) -> tuple[Array, float] | None:
         """Return S (k, d, k, d) and the pull of the explicit rule; None if the rule is another."""
-        state = self._state
-        if state.memo[rules.N_TOTALS + rules.RULE] != rules.EXPLICIT:
+        if self._constant(rules.RULE) != rules.EXPLICIT:
             return None
-        lower, shape = np.tril(state.S), (state.k, state.d, state.k, state.d)
-        S: Array = (lower + np.tril(lower, -1).T).reshape(shape)
-        return S, float(state.memo[rules.N_TOTALS + rules.PULL])
+        lower, sizes = np.tril(self._S), (self.n_classes - 1, self.n_features)
+        S: Array = (lower + np.tril(lower, -1).T).reshape(*sizes, *sizes)
+        return S, self._constant(rules.PULL)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).
@@ -143,7 +187,7 @@ class SecondOrderLearner(Learner):
         The bound is lam K B^2 plus the brackets of the rounds. ``B`` may be smaller than
         the learner's; for one W it is lam |W|_F^2 instead, which is never larger.
         """
-        totals = self._state.totals
+        totals = self._totals
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
         return Certificate(
@@ -154,13 +198,13 @@ class SecondOrderLearner(Learner):
         )  # fmt: skip
 
     def _why_invalid(self) -> str:
-        totals = self._state.totals
+        totals = self._totals
         n_rounds = f"{totals[rules.ROUNDS]:.0f} rounds"
         if self.memory is not None:
             return f"a learner that forgets (memory={self.memory}) proves nothing about the past"
         if totals[rules.OVERCURVED]:
             return (
-                f"gamma={self._state.gamma:g} was above the valid constant in "
+                f"gamma={self._constant(rules.GAMMA):g} was above the valid constant in "
                 f"{totals[rules.OVERCURVED]:.0f} of {n_rounds}: leave gamma to the learner, or "
                 "give a B and R that cover the contexts"
             )
@@ -172,13 +216,31 @@ class SecondOrderLearner(Learner):
         return ""
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        state = self._state
-        return {"S": state.pack(), "theta": state.theta, "totals": state.totals}
+        lower = self._S[np.tri(len(self._S), dtype=bool)]
+        return {"S": lower, "theta": self._theta, "totals": self._totals}
 
     def _restore(self, record: Record) -> None:
         self._first_classes = record.count("first_classes", 2)
         parts = self._parts().items()
-        self._state.restore(*[record.part(name, array.shape) for name, array in parts])
+        lower, theta, totals = (record.part(name, array.shape) for name, array in parts)
+        self._S[np.tri(len(self._S), dtype=bool)] = lower
+        self._theta[:], self._totals[:] = theta, totals
+
+
+def _inverse(lower: Array, ridge: float) -> Array:
+    """Return the inverse of a positive definite matrix, given by its lower triangle.
+
+    If rounding has made it indefinite a ridge is added, ten times larger at every try.
+    """
+    # LAPACK counts by columns: its upper triangle is our lower one.
+    factor, failed = dpotrf(lower.T, lower=False)
+    while failed:
+        raised = lower + ridge * np.eye(len(lower))
+        factor, failed = dpotrf(raised.T, lower=False)
+        ridge *= 10.0
+    upper = np.triu(dpotri(factor, lower=False)[0])
+    inverse: Array = upper + np.triu(upper, 1).T
+    return inverse
 
 
 class Folklore(SecondOrderLearner):

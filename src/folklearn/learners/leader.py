@@ -191,7 +191,8 @@ class ExpertLearner(Learner):
         with threads_for(self.n_features * self.n_classes):
             folklore_p, start = P, 0
             if self._folklore is not None:  # goes ahead: its rounds do not depend on the others
-                folklore_p = self._folklore._state.run(*rows, block=1)
+                folklore_p = np.empty_like(P)
+                self._folklore._run_blocks(rows, folklore_p, block=1)
             while start < len(P):
                 state, is_due = self._state, False
                 if self._sums is not None and state.spec.only_leaders:

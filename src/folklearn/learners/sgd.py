@@ -16,8 +16,6 @@ class ProperLearner(LinearLearner):
     """Rounds that move W; a learner has `_learn`, `_run_chunk` and the arrays of its state."""
 
     PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
-    _chunk: int  # rounds between two chances to report progress or to be interrupted
-
     FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
@@ -25,9 +23,6 @@ class ProperLearner(LinearLearner):
         self.B = validation.positive("B", B)
         self.R = validation.positive("R", R)
         self._W: Array = np.zeros((self.n_classes, self.n_features))
-
-    def _rows_at_once(self, rows: Rows) -> int:
-        return self._chunk
 
 
 class Ogd(ProperLearner):
@@ -94,7 +89,7 @@ class Ogd(ProperLearner):
         self._decay = self.rate is None
         self._totals: Array = np.zeros(N_OGD_TOTALS)
         self._work: Array = np.empty((2, self.n_classes))
-        self._chunk = max(1, int(1e8 / (self._W.size + 100)))
+        self._round_flops = self._W.size + 100.0
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         loss: float = ogd_round(

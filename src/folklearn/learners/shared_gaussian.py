@@ -9,8 +9,7 @@ from folklearn.arrays import Array
 from folklearn.kernels import shared_gaussian as kernels
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.shared_gaussian import BLOCK, ROUNDS
-from folklearn.learners.base import FixedLearner, LinearLearner
-from folklearn.learners.class_gaussians import CHUNK_FLOPS
+from folklearn.learners.base import CHUNK_FLOPS, FixedLearner, LinearLearner
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
