@@ -4,11 +4,14 @@ import gzip
 import json
 import struct
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from folklearn.errors import FolklearnError
 from folklearn.service import erasure, journal
@@ -31,7 +34,7 @@ from folklearn.service.events import (
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Entry, Journal
 from folklearn.service.limits import Limits
-from folklearn.service.retention import WorkHere
+from folklearn.service.retention import Work
 from folklearn.service.states import restore_state
 from folklearn.service.store import ModelStore, replay
 from tests.service import lives
@@ -46,6 +49,21 @@ CUSTOMERS = 8
 def customer(number: int) -> str:
     """Return what stands in rows of a person and nowhere else."""
     return f"customer-{number:03}"
+
+
+class WorkHere(Work):
+    """A task that this process does at once, where another one would cost more."""
+
+    def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
+        self._result = msgspec.to_builtins(do(folder, **task))
+
+    is_done = True
+
+    def result(self) -> Any:
+        return self._result
+
+    def stop(self) -> None:
+        pass
 
 
 class Ageing:

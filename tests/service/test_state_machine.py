@@ -32,11 +32,10 @@ from folklearn.service.events import (
 )
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.limits import Limits
-from folklearn.service.retention import WorkHere
 from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service import lives
-from tests.service.ageing import DAY, erase
+from tests.service.ageing import DAY, WorkHere, erase
 
 LIMITS = Limits(free_disk=0, replay=1e9, classes=2, keep_days=1.0)
 WAIT = 10.0

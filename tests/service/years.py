@@ -21,9 +21,8 @@ from folklearn.service.events import (
 )
 from folklearn.service.hosts import Change
 from folklearn.service.limits import Limits
-from folklearn.service.retention import WorkHere
 from folklearn.service.store import ModelStore, replay
-from tests.service.ageing import BEGIN, DAY, erase, traces
+from tests.service.ageing import BEGIN, DAY, WorkHere, erase, traces
 
 FEATURES, CLASSES, BATCHES = 20, 5, 3  # a day
 KEEP_DAYS = 30.0

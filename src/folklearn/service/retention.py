@@ -30,12 +30,7 @@ from threadpoolctl import threadpool_limits
 from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.archive import (
-    ArchivedEvent,
-    archive_path,
-    list_archives,
-    write_archive,
-)
+from folklearn.service.archive import ArchivedEvent, archive_path, list_archives, write_archive
 from folklearn.service.events import decode_event
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Base, Entry, Journal, replace_file
@@ -93,9 +88,8 @@ class Work:
         input.write(msgspec.json.encode(task))
         input.seek(0)
         command = sys.executable, "-m", do.__module__, os.fspath(folder)
-        self._process = subprocess.Popen(
-            command, stdin=input, stdout=self._output, stderr=self._errors
-        )
+        files: Any = {"stdin": input, "stdout": self._output, "stderr": self._errors}
+        self._process = subprocess.Popen(command, **files)
 
     @property
     def is_done(self) -> bool:
@@ -121,22 +115,6 @@ def _read(file: Any) -> bytes:
     file.seek(0)
     content: bytes = file.read()
     return content
-
-
-class WorkHere(Work):
-    """A task that this process does at once, where another one would cost more."""
-
-    def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        self._result = msgspec.to_builtins(do(folder, **task))
-
-    is_done = True
-
-    def result(self) -> Any:
-        """Return the result."""
-        return self._result
-
-    def stop(self) -> None:
-        """Do nothing: it is done."""
 
 
 def do_task(do: Callable[..., Any]) -> None:

@@ -1,12 +1,10 @@
 """The models of a folder: recovered from the journal, changed by one writer, read by all.
 
-``python -m folklearn.service.store FOLDER MODEL VERSION`` replays one model and prints JSON. It
-only reads, and may run while the service runs.
+``python -m folklearn.service.store FOLDER`` replays one model, see `Work`. It only reads.
 """
 
 import fcntl
 import itertools
-import json
 import logging
 import os
 import re
@@ -40,7 +38,7 @@ from folklearn.service.hosts import (
 )
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Replay, Retention, note_build
+from folklearn.service.retention import Replay, Retention, do_task, note_build
 from folklearn.service.states import (
     ClassifierState,
     ModelState,
@@ -387,4 +385,4 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(replay(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
+    do_task(replay)

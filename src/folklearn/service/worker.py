@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,7 @@ from folklearn.service.http import Call, ElsewhereError, Endpoint, EndpointApp, 
 from folklearn.service.journal import ModelRow
 from folklearn.service.limits import Limits
 from folklearn.service.logs import configure_logs, name_requests
-from folklearn.service.routes import (
-    ENDPOINTS,
-    explain_row,
-    predict,
-    predict_many,
-    route_by_name,
-)
+from folklearn.service.routes import ENDPOINTS, explain_row, predict, predict_many, route_by_name
 from folklearn.service.service import Gate, make_queue_refusal
 
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
@@ -75,36 +68,18 @@ def _restore(message: link.ModelPublished) -> PublishedModel:
     return PublishedModel(message.version, model)
 
 
-class Turns:
+class Turns(asyncio.Semaphore):
     """Changes of models that are begun between two looks at the sockets: so many, the next later.
 
     Predictions are answered in between, however many changes there are, and the other way round.
     """
 
     def __init__(self) -> None:
-        self._n_left = _CHANGES_AT_A_TIME
-        self._waiting = deque[asyncio.Future[None]]()
+        super().__init__(_CHANGES_AT_A_TIME)
 
     async def take(self) -> None:
-        """Wait for a turn."""
-        loop = asyncio.get_running_loop()
-        if self._n_left == _CHANGES_AT_A_TIME:
-            loop.call_soon(self._renew)
-        if self._n_left:
-            self._n_left -= 1
-        else:
-            self._waiting.append(loop.create_future())
-            await self._waiting[-1]
-
-    def _renew(self) -> None:
-        n = min(len(self._waiting), _CHANGES_AT_A_TIME)
-        for _ in range(n):
-            turn = self._waiting.popleft()
-            if not turn.done():  # else its request was cancelled
-                turn.set_result(None)
-        self._n_left = _CHANGES_AT_A_TIME - n
-        if n:
-            asyncio.get_running_loop().call_soon(self._renew)
+        await self.acquire()
+        asyncio.get_running_loop().call_soon(self.release)
 
 
 class Worker(Gate, link.Connection):
@@ -216,13 +191,9 @@ class Worker(Gate, link.Connection):
             while has_more:
                 part = await answer.get()
                 has_more = part.has_more
-                message = {
-                    "type": "http.response.body",
-                    "body": part.content,
-                    "more_body": has_more,
-                }
+                body = {"type": "http.response.body", "body": part.content, "more_body": has_more}
                 async with asyncio.timeout(self.limits.unread):
-                    await send(message)
+                    await send(body)
                 if has_more:
                     self.send(link.PartTaken(number))
         except TimeoutError:
