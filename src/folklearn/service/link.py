@@ -7,6 +7,7 @@ import asyncio
 import struct
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,62 +17,13 @@ from folklearn.service import events
 _LENGTH = struct.Struct("<I")
 
 
+def http_path(path: Path) -> str:
+    """Return the socket on which the parent answers requests, beside that of its messages."""
+    return f"{path}.http"
+
+
 class Message(msgspec.Struct, array_like=True, frozen=True):
     """What a worker or its parent says."""
-
-
-class ForwardedRequest(Message, tag=0, frozen=True):
-    """A request that the parent has to answer."""
-
-    number: int
-    method: str
-    scheme: str
-    server: tuple[str, int | None] | None
-    path: str
-    query: bytes
-    headers: list[tuple[bytes, bytes]]
-    content: bytes | None  # None is sent where it is wanted
-
-
-class ContentWanted(Message, tag=12, frozen=True):
-    """The content of a request is to be read."""
-
-    number: int
-
-
-class Content(Message, tag=13, frozen=True):
-    """The content of a request."""
-
-    number: int
-    content: bytes
-
-
-class AnswerBegun(Message, tag=1, frozen=True):
-    """Status and headers of the answer to a request."""
-
-    number: int
-    status: int
-    headers: list[tuple[bytes, bytes]]
-
-
-class AnswerPart(Message, tag=2, frozen=True):
-    """A part of the answer; where more follow, the next is sent when this one was taken."""
-
-    number: int
-    content: bytes
-    has_more: bool
-
-
-class PartTaken(Message, tag=3, frozen=True):
-    """The client has taken the last part of an answer."""
-
-    number: int
-
-
-class ClientGone(Message, tag=4, frozen=True):
-    """The client waits for its answer no longer."""
-
-    number: int
 
 
 class ForwardedChange(Message, tag=5, frozen=True):
