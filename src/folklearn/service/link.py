@@ -35,7 +35,6 @@ class ForwardedChange(Message, tag=5, frozen=True):
     model: int
     request: events.ChangeRequest
     key: str | None
-    client: str
     n_bytes: int
 
 

@@ -30,7 +30,6 @@ from folklearn.service import events
 from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import (
     Change,
-    GrowthBudget,
     Memory,
     ModelHost,
     TooEarlyError,
@@ -75,7 +74,6 @@ class ModelStore:
         with suppress(PermissionError):
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
-        self._growth = GrowthBudget(self.limits.growth)
         self._resources = ExitStack()
         self._snapshot_work: Any = None  # the future of the last
         with self._resources:
@@ -168,7 +166,7 @@ class ModelStore:
                             raise RefusedError(404, f"the model {row.name} was deleted")
                         if is_full:
                             memory.check(row.tenant)
-                        prepared.append((host, prepare(change, journal, now, self._growth)))
+                        prepared.append((host, prepare(change, journal, now)))
                     except RefusedError as refusal:
                         prepared.append((host, refusal.answer))
                     except TooEarlyError:
