@@ -15,9 +15,9 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,41 +80,28 @@ class Work:
     """A task that a process of low priority does, so that requests do not wait for it."""
 
     def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        self._resources = ExitStack()  # files, because nobody reads a pipe meanwhile
-        input, self._output, self._errors = (
-            self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            for _ in range(3)
-        )
-        input.write(msgspec.json.encode(task))
-        input.seek(0)
-        command = sys.executable, "-m", do.__module__, os.fspath(folder)
-        files: Any = {"stdin": input, "stdout": self._output, "stderr": self._errors}
-        self._process = subprocess.Popen(command, **files)
+        command, pipe = (sys.executable, "-m", do.__module__, os.fspath(folder)), subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        with_task = msgspec.json.encode(task)
+        reader = ThreadPoolExecutor(1)  # so that no pipe is ever full
+        self._end = reader.submit(self._process.communicate, with_task)
+        reader.shutdown(wait=False)
 
     @property
     def is_done(self) -> bool:
-        return self._process.poll() is not None
+        return self._end.done()
 
     def result(self) -> Any:
         """Wait for the result, and return it."""
-        code = self._process.wait()
-        output, errors = _read(self._output), _read(self._errors)
-        self.stop()
-        if code:
+        output, errors = self._end.result()
+        if code := self._process.returncode:
             reason = errors.decode("utf-8", "replace").strip()[-300:]
             raise FolklearnError(f"a process of the service ended with {code}: {reason}")
         return msgspec.json.decode(output)
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait()
-        self._resources.close()
-
-
-def _read(file: Any) -> bytes:
-    file.seek(0)
-    content: bytes = file.read()
-    return content
+        self._end.result()
 
 
 def do_task(do: Callable[..., Any]) -> None:
