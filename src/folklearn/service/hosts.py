@@ -304,10 +304,7 @@ def _find_waiting(
 
 
 def _prepare_labels(
-    change: Change,
-    labels: Sequence[LabelEvent],
-    journal: Journal,
-    add: Callable[..., Entry],
+    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: Callable[..., Entry]
 ) -> Entry | Answer:
     """Keep the labels that can be learned; those learned before are counted, others refused."""
     host = change.host
