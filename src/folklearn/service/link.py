@@ -5,6 +5,7 @@ Messages are msgpack, each behind its length; `number` is that of a request.
 
 import asyncio
 import struct
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -87,6 +88,8 @@ _decode: Any = msgspec.msgpack.Decoder(reduce(or_, Message.__subclasses__())).de
 class Connection(asyncio.Protocol):
     """One end of the socket between a worker and its parent."""
 
+    receive: Callable[[Any], None]  # a message
+
     def __init__(self) -> None:
         self._content, self.can_write = bytearray(), True
 
@@ -108,9 +111,6 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             content = _encode(message)
             self._transport.write(_LENGTH.pack(len(content)) + content)
-
-    def receive(self, message: Any) -> None:
-        raise NotImplementedError
 
     def pause_writing(self) -> None:
         self.can_write = False

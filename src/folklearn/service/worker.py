@@ -96,7 +96,6 @@ class Worker(Gate, link.Connection):
         Gate.__init__(self, folder, limits, {})
         self.n_sharing, self._path = n_workers, path
         self._n_requests, self._n_bytes = 0, 0
-        self.submit = self._submit
         self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
         self._observed: list[tuple[str, str, int, float]] = []
         self.is_ready = asyncio.Event()
@@ -149,7 +148,7 @@ class Worker(Gate, link.Connection):
     async def publish(self, host: Any) -> None:
         raise ElsewhereError
 
-    def _submit(self, change: Change, n_bytes: int) -> Any:
+    def submit(self, change: Change, n_bytes: int) -> Any:
         """Hand a change over; one of any size that the queue may have if no other waits."""
         limits, n_waiting = self.limits, self.n_sharing * len(self._changes)
         n_bytes_waiting = n_bytes

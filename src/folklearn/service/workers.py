@@ -7,10 +7,10 @@ over. Every other request passes through it, as HTTP, to another socket of the p
 """
 
 import asyncio
-import contextlib
 import socket
 import tempfile
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,15 @@ from folklearn.service.http import describe_error
 from folklearn.service.service import Service
 from folklearn.service.worker import make_application
 
+UVICORN_OPTIONS: dict[str, Any] = {
+    "log_config": None,  # its loggers say what they have to say to ours
+    "log_level": "warning",
+    "access_log": False,
+    "proxy_headers": False,
+    "ws": "none",
+    "server_header": False,
+    "timeout_graceful_shutdown": 5,
+}
 _STARTING_SECONDS = 0.01  # between two looks whether requests are answered
 _START_SECONDS = 60  # of a worker, at most, before another one ends; or in which it is silent
 
@@ -119,48 +128,41 @@ class WorkerParent:
 
     def __init__(self, service: Service, application: ASGIApp, path: Path, n_workers: int) -> None:
         self.service, self._path = service, path
-        options: dict[str, Any] = {"log_config": None, "log_level": "warning", "ws": "none"}
-        options |= {"server_header": False, "date_header": False, "forwarded_allow_ips": "*"}
-        options |= {"access_log": False, "timeout_graceful_shutdown": 5}
-        config = uvicorn.Config(application, uds=link.http_path(path), **options)
-        self._server = uvicorn.Server(config)
+        # The scheme of a request is in a header that workers write.
+        options = UVICORN_OPTIONS | {"proxy_headers": True, "forwarded_allow_ips": "*"}
+        uds = link.http_path(path)
+        self._server = uvicorn.Server(
+            uvicorn.Config(application, uds=uds, date_header=False, **options)
+        )
         service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
         self._n_gathered = 0
         self._gathering: asyncio.Task[None] | None = None
         self._next_gathering: asyncio.Task[None] | None = None
-        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        while not self._server.started:
+            assert self._thread.is_alive()
+            time.sleep(_STARTING_SECONDS)
         self.service.gather, self.service.has_workers = self.gather, True
         self.service.store.memory.announce = self._announce
 
     def stop(self) -> None:
         """End with the service, when all workers have ended."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._server.should_exit = True
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            asyncio.set_event_loop(self._loop)
-            self._loop.run_forever()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._serve())
 
-    async def _listen(self) -> None:
+    async def _serve(self) -> None:
         make = partial(WorkerConnection, self)
-        self._listening = await self._loop.create_unix_server(make, str(self._path))
-        self._serving = self._loop.create_task(self._server.serve())
-        while not self._server.started:
-            await asyncio.sleep(_STARTING_SECONDS)
-
-    async def _end(self) -> None:
-        self._listening.close()
-        await self._listening.wait_closed()
-        self._server.should_exit = True
-        await self._serving
+        async with await self._loop.create_unix_server(make, str(self._path)):
+            await self._server.serve()
 
     def _announce(self, host: ModelHost) -> None:
         """Send a model to all workers; the caller is the thread that learns."""
@@ -202,7 +204,6 @@ def serve_with_workers(
     listening: socket.socket,
     n_workers: int,
     log: str,
-    options: dict[str, Any],
 ) -> None:
     """Let workers answer what comes to a socket, until a signal comes."""
     with tempfile.TemporaryDirectory(prefix="folklearn-") as place:
@@ -210,7 +211,7 @@ def serve_with_workers(
         parent = WorkerParent(service, application, path, n_workers)
         parent.start()
         make = partial(make_application, service.folder, service.limits, n_workers, log, path)
-        options |= {"workers": n_workers, "timeout_worker_healthcheck": _START_SECONDS}
-        config = uvicorn.Config(make, factory=True, lifespan="on", **options)
+        options = UVICORN_OPTIONS | {"timeout_worker_healthcheck": _START_SECONDS}
+        config = uvicorn.Config(make, factory=True, lifespan="on", workers=n_workers, **options)
         Multiprocess(config, [listening]).run()
         parent.stop()
