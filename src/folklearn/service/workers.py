@@ -199,11 +199,7 @@ class WorkerParent:
 
 
 def serve_with_workers(
-    service: Service,
-    application: ASGIApp,
-    listening: socket.socket,
-    n_workers: int,
-    log: str,
+    service: Service, application: ASGIApp, listening: socket.socket, n_workers: int, log: str
 ) -> None:
     """Let workers answer what comes to a socket, until a signal comes."""
     with tempfile.TemporaryDirectory(prefix="folklearn-") as place:
