@@ -28,8 +28,8 @@ _OBSERVED_SECONDS = 1.0  # between two reports of what was answered
 _CHANGES_AT_A_TIME = 4  # between two looks at the sockets
 _FINISHING_SECONDS = 0.01  # between two looks whether all is answered
 _PART_BYTES = 65_536  # of an answer of the parent
-_OF_ONE_CONNECTION = {b"connection", b"content-length", b"expect", b"transfer-encoding", b"upgrade"}
-_OF_ONE_CONNECTION |= {b"x-forwarded-proto"}
+_NOT_PASSED_ON = {b"connection", b"content-length", b"expect", b"transfer-encoding", b"upgrade"}
+_NOT_PASSED_ON |= {b"x-forwarded-proto"}
 _HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
 
 
@@ -220,18 +220,19 @@ async def _pass_on(
     target = scope["raw_path"] + b"?" + scope["query_string"]
     lines = [scope["method"].encode() + b" " + target + b" HTTP/1.1"]
     lines.append(b"x-forwarded-proto: " + scope["scheme"].encode())
-    lines += [b"%s: %s" % one for one in scope["headers"] if one[0] not in _OF_ONE_CONNECTION]
+    lines += [b"%s: %s" % one for one in scope["headers"] if one[0] not in _NOT_PASSED_ON]
     if b"host" not in dict(scope["headers"]):
         lines.append(b"host: %s:%d" % (scope["server"][0].encode(), scope["server"][1]))
     chunked = b"transfer-encoding: chunked"
     lines.append(chunked if content is None else b"content-length: %d" % len(content))
     writer.write(b"\r\n".join([*lines, b"", content or b""]))
-    while (message := await receive())["type"] == "http.request":
-        if content is None:
-            part, end = message["body"], b"" if message["more_body"] else b"0\r\n\r\n"
-            writer.write((b"%x\r\n%s\r\n" % (len(part), part) if part else b"") + end)
-            await writer.drain()
-    writer.transport.abort()
+    with suppress(ConnectionError):  # the parent has said what it had to
+        while (message := await receive())["type"] == "http.request":
+            if content is None:
+                part, end = message["body"], b"" if message["more_body"] else b"0\r\n\r\n"
+                writer.write((b"%x\r\n%s\r\n" % (len(part), part) if part else b"") + end)
+                await writer.drain()
+        writer.transport.abort()
 
 
 def make_application(folder: Path, limits: Limits, n_workers: int, log: str, path: Path) -> ASGIApp:
