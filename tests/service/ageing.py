@@ -34,7 +34,7 @@ from folklearn.service.events import (
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Entry, Journal
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Work
+from folklearn.service.retention import Retention, Work
 from folklearn.service.states import restore_state
 from folklearn.service.store import ModelStore, replay
 from tests.service import lives
@@ -198,7 +198,7 @@ class Ageing:
     def settle(self) -> None:
         """Let maintenance do everything that it has to do."""
         self.store.maintain()
-        while not self.store.retention.is_idle:
+        while not is_idle(self.store.retention):
             self.store.maintain()
 
     def erase(self, who: int, **options: Any) -> Answer:
@@ -210,6 +210,13 @@ class Ageing:
         self._note("erased", who, len(self.sent))
         self.erasing.discard(who)
         return answer
+
+
+def is_idle(retention: Retention) -> bool:
+    """Tell whether nothing is to be done before the next round."""
+    is_idle = retention._work is None and not retention._to_mark and not retention._is_begun
+    is_idle = is_idle and retention._removed_upto is None and not retention._expired_upto
+    return is_idle and not retention._is_due()
 
 
 def erase(store: ModelStore, host: ModelHost, request: EraseRequest) -> Answer:

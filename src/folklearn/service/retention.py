@@ -313,13 +313,6 @@ class Retention:
         self._store.journal.clean()
         return not self._store.journal.must_empty_wal
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is to be done before the next round."""
-        is_idle = self._work is None and not self._to_mark and not self._is_begun
-        is_idle = is_idle and self._removed_upto is None and not self._expired_upto
-        return is_idle and not self._is_due()
-
     def _is_due(self) -> bool:
         limits, now = self._store.limits, self._store.clock()
         if limits.keep_days is None and limits.keep_bytes is None:

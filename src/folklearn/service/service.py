@@ -252,7 +252,6 @@ class Writer:
         self._wake = threading.Condition()
         self.is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
-        self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
         self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
@@ -393,9 +392,9 @@ class Writer:
         for host in store.models():
             if time.monotonic() >= host.may_publish:
                 host.publish()
-            is_idle = self._snapshot is None or self._snapshot.done()
-            if host.replay_seconds > store.limits.replay and is_idle:
-                self._snapshot = store.snapshot(host, self._snapshot_pool)
+            # One at a time: each is a copy in memory.
+            if host.replay_seconds > store.limits.replay and not store.is_writing_snapshot:
+                store.snapshot(host, self._snapshot_pool)
 
 
 def _answer(results: Iterable[tuple[Job, Any]]) -> None:

@@ -272,7 +272,7 @@ class ModelStore:
         if hosts:
             self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
+    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> None:
         """Write the state of a model into a file, by a thread of the pool if there is one."""
         with self.journal.transaction():  # what became of its events must be durable before
             self.retention.mark(host, pause=_MARK_PAUSE)
@@ -281,9 +281,9 @@ class ModelStore:
         work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
         if pool is None:
-            return work()
-        self._snapshot_work = pool.submit(work)
-        return self._snapshot_work
+            work()
+        else:
+            self._snapshot_work = pool.submit(work)
 
     @property
     def is_writing_snapshot(self) -> bool:

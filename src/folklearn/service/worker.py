@@ -26,7 +26,6 @@ from folklearn.service.service import Gate, make_queue_refusal
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
 _OBSERVED_SECONDS = 1.0  # between two reports of what was answered
 _CHANGES_AT_A_TIME = 4  # between two looks at the sockets
-_FINISHING_SECONDS = 0.01  # between two looks whether all is answered
 _PART_BYTES = 65_536  # of an answer of the parent
 _NOT_PASSED_ON = {b"connection", b"content-length", b"expect", b"transfer-encoding", b"upgrade"}
 _NOT_PASSED_ON |= {b"x-forwarded-proto"}
@@ -140,10 +139,8 @@ class Worker(Gate, link.Connection):
     async def finish(self) -> None:
         """Wait until everything that was handed over has its answer."""
         self._report()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.limits.deadline):
-                while self._changes:
-                    await asyncio.sleep(_FINISHING_SECONDS)
+        if changes := [future for future, _ in self._changes.values()]:
+            await asyncio.wait(changes, timeout=self.limits.deadline)
 
     async def publish(self, host: Any) -> None:
         raise ElsewhereError
