@@ -15,7 +15,7 @@ import pytest
 
 from folklearn.service.client import Client
 from folklearn.service.events import Config, LabelEvent, LabelsRequest, RefusedError
-from folklearn.service.hosts import Change, PublishedModel
+from folklearn.service.hosts import Change, GrowthBudget, PublishedModel
 from folklearn.service.limits import Limits
 from folklearn.service.logs import LogFormatter
 from folklearn.service.store import ModelStore
@@ -177,6 +177,66 @@ def test_a_service_that_stops_is_not_ready(tmp_path: Path) -> None:
     with running(tmp_path / "folder") as service:
         service.service.writer.close()
         assert [health(service, what)[0] for what in ("ready", "learn", "live")] == [503, 503, 200]
+
+
+# Growth.
+
+
+def test_a_budget_is_full_again_after_a_minute_and_may_be_overdrawn_once() -> None:
+    budget = GrowthBudget(600)
+    budget.take("a", 400, 0)
+    with pytest.raises(RefusedError, match="too fast") as refused:
+        budget.take("a", 300, 5_000)  # 200 and 50 are left
+    assert (refused.value.retry_after, refused.value.limit) == (5, "growth=600")
+    budget.take("b", 600, 5_000)  # another key has its own
+    budget.take("a", 300, 10_000)
+    budget.take("a", 7_000, 70_000)  # what is more than all of it takes a full one
+    with pytest.raises(RefusedError, match="too fast") as refused:
+        budget.take("a", 1, 700_000)
+    assert refused.value.retry_after == 11
+    budget.take("a", 1, 711_000)
+    budget.take("a", 1, 0)  # a clock that is set back takes nothing away
+
+
+def test_new_names_of_one_key_do_not_keep_the_writer_from_others(tmp_path: Path) -> None:
+    """Every new class and new columns make a larger learner, into which the old one is copied."""
+    row = {f"x{n}": n for n in range(5)}
+    with running(tmp_path / "folder", Limits(free_disk=0, growth=10_000_000)) as service:
+        service.ask("PUT", MODEL, {"windows": False})
+        other = service.service.keys.create(scopes=["learn"])
+        first = [{"row": row, "label": f"class {n}"} for n in range(30)]
+        assert service.post(f"{MODEL}/learn/batch", {"items": first})["learned"] == 30
+        store, n_taken = service.service.store, 0
+        new = {"row": row, "label": "one more"}
+        while service.ask("POST", f"{MODEL}/learn", new).status == 200:
+            n_taken += 1
+            new = {"row": row, "label": f"one more {n_taken}"}
+        assert 2 < n_taken < 100
+        version = store.journal.last
+        named = {"Idempotency-Key": "k"}
+        beyond = [
+            service.ask("POST", f"{MODEL}/learn", new, headers=named),
+            service.ask("POST", f"{MODEL}/learn", {"row": row | {"y": 1}, "label": "class 1"}),
+            service.ask("POST", f"{MODEL}/learn/batch", {"items": [*first, new]}),
+        ]
+        assert [one.status for one in beyond] == [429, 429, 429]
+        assert all(0 < int(one.headers["retry-after"]) <= 60 for one in beyond)
+        assert store.journal.last == version, "nothing was written"
+        assert service.post(f"{MODEL}/learn/batch", {"items": first})["learned"] == 30
+        assert service.ask("POST", f"{MODEL}/learn", new, key=other).status == 200
+
+
+def test_names_of_a_young_model_are_free(tmp_path: Path) -> None:
+    store = ModelStore(tmp_path / "folder", Limits(free_disk=0, growth=1))
+    store.create("main", "churn", Config())
+    labels = [
+        LabelEvent(f"class {n % 200}", {f"x{i}": float(n + i) for i in range(100)})
+        for n in range(400)
+    ]
+    change = Change(store.hosts["main", "churn"], LabelsRequest(labels), None, "a key")
+    (answer,) = store.write([change])
+    store.abandon()
+    assert answer.body["learned"] == 400
 
 
 # Predictions.

@@ -126,6 +126,10 @@ TRIALS: dict[str, tuple[dict[str, Any], Trial]] = {
     "features": ({"features": 2}, after(learn({"x": "a"}), then=learn({"y": 1, "z": 1}))),
     "places": ({"places": 60}, after(learn({"t": "one more text"}), then=learn(TEXT))),
     "learner": ({"learner": 300_000}, after(learn({"x": 1}), then=learn(WIDE))),
+    "growth": (
+        {"growth": 1},
+        after(learn({"x": 1}), learn({"x": 1}, "b"), then=learn({"x": 1}, "c")),
+    ),
     "memory": ({"memory": 1_000_000}, after(learn({"x": 1}), then=learn(WIDE))),
     "copies": ({"copies": 1}, after(learn({"x": 1}), then=look)),
     "answer": ({"answer": 2_000}, after(learn({"x": 1}), then=predict_many(30))),

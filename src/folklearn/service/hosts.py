@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -100,6 +101,34 @@ class Memory:
         return f"{text}: nothing is learned before a model is deleted, or --memory is raised"
 
 
+class GrowthBudget:
+    """Bytes that each key may still have copied, so that one alone does not keep the writer.
+
+    Full at first and a minute after it was empty. What is more than all of it takes a full budget,
+    and leaves a debt.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._left: dict[str, tuple[float, int]] = {}  # by key, at a time in milliseconds
+
+    def take(self, client: str, n_bytes: int, now: int) -> None:
+        """Take bytes for the labels of a key; raise, and take nothing, if there are too few."""
+        left, then = self._left.get(client, (self.limit, now))
+        left = min(self.limit, left + self.limit * max(0, now - then) / 60_000)
+        n_missing = min(n_bytes, self.limit) - left
+        if n_missing > 0:
+            raise RefusedError(
+                429,
+                f"new classes and columns come too fast: {n_bytes / 1e6:,.0f} MB would be copied "
+                f"for these, and {self.limit / 1e6:,.0f} MB a minute may be for one key; labels "
+                "of known classes and columns are learned meanwhile",
+                retry_after=math.ceil(60 * n_missing / self.limit),
+                limit=f"growth={self.limit}",
+            )
+        self._left[client] = left - n_bytes, now
+
+
 class ModelHost:
     """A model that the writer changes, and the published copy that all requests read.
 
@@ -153,20 +182,22 @@ class ModelHost:
         self.memory.check(self.row.tenant, n_bytes)
         self.n_pending += n_bytes
 
-    def expect_labels(self, items: Sequence[Item]) -> dict[int, RefusedError]:
+    def expect_labels(
+        self, items: Sequence[Item], take_growth: Callable[[int], None] | None = None
+    ) -> dict[int, RefusedError]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
 
         What makes the model too large now does so later, because it only grows: the journal needs
-        not hold it.
+        not hold it. `take_growth` raises if too much would be copied: a rate, which no replay sees.
         """
         state = self.state
         if not isinstance(state, ClassifierState) or not items:
             return {}
         refused = {}
         try:
-            n_more = state.check_growth(items)
-            if n_more and not self.memory.has_room(_N_COPIES * n_more):
-                n_more = state.count_growth(items, exactly=True)
+            growth = state.check_growth(items)
+            if growth.added and not self.memory.has_room(_N_COPIES * growth.added):
+                growth = state.count_growth(items, exactly=True)
         except FolklearnError:
             for index, item in enumerate(items):
                 try:
@@ -174,27 +205,33 @@ class ModelHost:
                 except FolklearnError as error:
                     refused[index] = RefusedError.of(error)
             kept = [item for index, item in enumerate(items) if index not in refused]
-            n_more = state.count_growth(kept)
-        if n_more:
-            self.reserve(_N_COPIES * n_more)
+            growth = state.count_growth(kept)
+        if growth.copied and take_growth is not None:
+            take_growth(growth.copied)
+        if growth.added:
+            self.reserve(_N_COPIES * growth.added)
         return refused
 
 
 class Change(NamedTuple):
-    """A request to change a model, as it waits for the writer, with its Idempotency-Key."""
+    """A request to change a model, as it waits for the writer, with its Idempotency-Key.
+
+    `client` is the id of the key that it came with, "" if it comes from the service itself.
+    """
 
     host: ModelHost
     request: events.ChangeRequest
     key: str | None = None
+    client: str = ""
 
 
 class TooEarlyError(Exception):
     """The event of a change depends on the outcome of events that are not yet applied."""
 
 
-def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
+def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) -> Entry | Answer:
     """Add the event of a change to the journal; or add nothing, and answer or refuse."""
-    host, request, key = change
+    host, request, key, client = change
     digest = None
     if key is not None:
         content = msgspec.msgpack.encode(request, order="sorted")
@@ -214,6 +251,7 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
             return _repeat_answer(journal, earlier[0])
     add = partial(journal.add, host.number, now, key=key, digest=digest)
     state, wait = host.state, host.config.wait
+    take_growth = partial(budget.take, client, now=now) if client else None
     due = None if wait is None else now + round(1000 * wait)
     match request:
         case LabelEvent(label, row, id):
@@ -223,14 +261,14 @@ def prepare(change: Change, journal: Journal, now: int) -> Entry | Answer:
                 if answer is not None:
                     return answer
                 waiting, row = [asked], journal.entry(asked).event.row
-            for refusal in host.expect_labels([(row or {}, label)]).values():
+            for refusal in host.expect_labels([(row or {}, label)], take_growth).values():
                 if key is None:
                     raise refusal
                 event = events.RefusalEvent(refusal.status, str(refusal), refusal.limit)
                 return add(event)  # the key is used
             return add(request, outcome_of=waiting)
         case events.LabelsRequest(items=items):
-            return _prepare_labels(change, items, journal, add)
+            return _prepare_labels(change, items, journal, add, take_growth)
         case events.PredictionsRequest(items=predictions):
             return [add(event, id=id, due=due) for id, event in predictions][-1]
         case events.DecisionEvent():
@@ -304,7 +342,11 @@ def _find_waiting(
 
 
 def _prepare_labels(
-    change: Change, labels: Sequence[LabelEvent], journal: Journal, add: Callable[..., Entry]
+    change: Change,
+    labels: Sequence[LabelEvent],
+    journal: Journal,
+    add: Callable[..., Entry],
+    take_growth: Callable[[int], None] | None,
 ) -> Entry | Answer:
     """Keep the labels that can be learned; those learned before are counted, others refused."""
     host = change.host
@@ -327,7 +369,7 @@ def _prepare_labels(
             refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
     found = states.read_items(items, journal.entry_of)
-    for at, too_large in host.expect_labels(found).items():
+    for at, too_large in host.expect_labels(found, take_growth).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)
         items[index] = None

@@ -141,7 +141,7 @@ class EndpointApp:
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
         if service.has_workers and events.names_predictions(call.body):
             await service.gather()
-        change = Change(call.host, call.body, key)
+        change = Change(call.host, call.body, key, call.key.id)
         return await service.submit(change, call.n_waiting_bytes)
 
 

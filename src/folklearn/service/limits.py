@@ -44,6 +44,13 @@ class Limits:
         "the learner of a model, by its classes and features or places; of an agent, by its "
         "actions and the square of its context",
     )
+    growth: int = _limit(
+        20_000_000_000,
+        "bytes a minute",
+        "the learners to which labels of one key bring new classes and columns: a learner counts "
+        "once for each class, and once for the columns of a request",
+        "429",
+    )
     memory: int = _limit(1_000_000_000, "bytes", "all models and their published copies", "503")
     copies: int = _limit(1_000_000_000, "bytes", "all copies of models that are looked at", "503")
     answer: int = _limit(50_000_000, "bytes", "an answer")

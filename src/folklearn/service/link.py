@@ -36,6 +36,7 @@ class ForwardedChange(Message, tag=5, frozen=True):
     model: int
     request: events.ChangeRequest
     key: str | None
+    client: str
     n_bytes: int
 
 

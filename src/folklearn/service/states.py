@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from folklearn import serialization, validation
@@ -25,6 +25,17 @@ FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
 
+class Growth(NamedTuple):
+    """What labels do to a learner: bytes that they may add, and bytes that are copied for that.
+
+    Each new class, and new columns together, make a larger learner, into which the old one goes.
+    """
+
+    added: int
+    copied: int
+
+
+NO_GROWTH = Growth(0, 0)
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first,
 _BYTES_PER_STACKED_WEIGHT = 160  # and beside other columns twenty
 _MAX_TERMS = 1_000  # of an action, about
@@ -214,8 +225,8 @@ class ClassifierState:
                 refused.append({"item": index, "status": 422, "detail": str(error)})
         return refused
 
-    def check_growth(self, items: Sequence[Item]) -> int:
-        """Raise if labels would make the model too large; return the bytes that they may add.
+    def check_growth(self, items: Sequence[Item]) -> Growth:
+        """Raise if labels would make the model too large; return how they may.
 
         A function of the model and of its first event alone, so that a replay refuses the same.
         """
@@ -225,7 +236,7 @@ class ClassifierState:
             is_known = row.keys() <= encoder.roles.keys() and not encoder.n_unplaced
             is_known = is_known and not isinstance(label, dict) and label in labels
             if is_known and str not in map(type, row.values()):
-                return 0  # nearly all rows of numbers
+                return NO_GROWTH  # nearly all rows of numbers
         now, limits = measure_size(self.model), self.created.limits
         size = bound_size(self.model, items)
         if _why_too_large(size, limits, now):
@@ -234,14 +245,19 @@ class ClassifierState:
                 raise refusal
         if len(items) > 1 and len(items) * size.features > _MAX_MATRIX_NUMBERS < limits.features:
             raise RefusedError(422, "these rows are too wide to be learned together")
-        return size.learner - now.learner
+        return self._growth(now, size)
 
-    def count_growth(self, items: Sequence[Item], *, exactly: bool = False) -> int:
-        """Return the bytes that labels may add, within the limit of the model."""
+    def count_growth(self, items: Sequence[Item], *, exactly: bool = False) -> Growth:
+        """Return how labels may make the learner grow, within the limit of the model."""
         if not items:
-            return 0
-        now, size = measure_size(self.model), bound_size(self.model, items, exactly=exactly)
-        return min(size.learner, max(now.learner, self.created.limits.learner)) - now.learner
+            return NO_GROWTH
+        size = bound_size(self.model, items, exactly=exactly)
+        return self._growth(measure_size(self.model), size)
+
+    def _growth(self, now: ModelSize, size: ModelSize) -> Growth:
+        n_copies = size.classes - now.classes + (size.columns > now.columns)
+        n_bytes = min(size.learner, max(now.learner, self.created.limits.learner))
+        return Growth(n_bytes - now.learner, n_copies * now.learner)
 
     @property
     def n_bytes(self) -> int:

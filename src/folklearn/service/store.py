@@ -28,7 +28,14 @@ from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, Config, RefusedError
-from folklearn.service.hosts import Change, Memory, ModelHost, TooEarlyError, prepare
+from folklearn.service.hosts import (
+    Change,
+    GrowthBudget,
+    Memory,
+    ModelHost,
+    TooEarlyError,
+    prepare,
+)
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
 from folklearn.service.retention import Replay, Retention, do_task, note_build
@@ -63,6 +70,7 @@ class ModelStore:
         with suppress(PermissionError):
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
+        self._growth = GrowthBudget(self.limits.growth)
         self._resources = ExitStack()
         self._snapshot_work: Any = None  # the future of the last
         with self._resources:
@@ -155,7 +163,7 @@ class ModelStore:
                             raise RefusedError(404, f"the model {row.name} was deleted")
                         if is_full:
                             memory.check(row.tenant)
-                        prepared.append((host, prepare(change, journal, now)))
+                        prepared.append((host, prepare(change, journal, now, self._growth)))
                     except RefusedError as refusal:
                         prepared.append((host, refusal.answer))
                     except TooEarlyError:

@@ -158,7 +158,7 @@ class Worker(Gate, link.Connection):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._changes[self._n_requests] = future, n_bytes
         host, number = change.host, self._n_requests
-        row, asked = host.row, (change.request, change.key)
+        row, asked = host.row, (change.request, change.key, change.client)
         self.send(link.ForwardedChange(number, row.tenant, row.name, row.number, *asked, n_bytes))
         return future
 

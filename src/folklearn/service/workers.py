@@ -108,7 +108,7 @@ class WorkerConnection(link.Connection):
         try:
             if host is None or host.number != message.model:
                 raise RefusedError(404, f"the model {message.name} was deleted")
-            change = Change(host, message.request, message.key)
+            change = Change(host, message.request, message.key, message.client)
             # Workers bound what they remember themselves: it is not refused when labels are many.
             done = self._service.submit(change, message.n_bytes, is_bounded=not is_prediction)
             done.add_done_callback(partial(self._tell, message.number))
