@@ -369,17 +369,26 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
         assert service.ask("PUT", "/v1/models/more", AGENT).status == 503
         assert _check_replay(service, "large") == digest
 
-    little = dataclasses.replace(FREE, memory=int(0.3 * n_bytes))
+    little = dataclasses.replace(FREE, memory=int(0.3 * n_bytes))  # not even all events
     for snapshot in folder.glob("snapshots/*"):
         snapshot.unlink()
-    for _ in range(2):  # from the journal, and from the snapshot of its end
-        with running(folder, little, key) as service:
-            assert service.ask("GET", "/v1/models/large").body["version"] == version
-            reply = service.ask("POST", "/v1/models/large/learn", {"row": {"t": "a"}, "label": "b"})
-            assert (reply.status, reply.body["limit"]) == (503, f"memory={little.memory}")
-            assert _check_replay(service, "large") == digest
-
     with running(folder, little, key) as service:
+        held = service.ask("GET", "/v1/models/large").body["version"]
+        assert 2 < held < version
+        reply = service.ask("POST", "/v1/models/large/learn", {"row": {"t": "a"}, "label": "b"})
+        assert (reply.status, f"as of event {held}" in reply.body["detail"]) == (503, True)
+        assert "held" in service.ask("GET", "/v1/health/ready", key=None).body["reasons"]
+        asked = {"row": {"t": "some words"}}
+        assert service.post("/v1/models/large/predict", asked)["version"] == held
+        assert service.service.store.memory.n_bytes < 2 * little.memory
+
+    with running(folder, FREE, key) as service:  # nothing was lost
+        found = service.ask("GET", "/v1/models/large").body
+        assert found["version"] == version
+        assert _check_replay(service, "large") == digest
+
+    with running(folder, little, key) as service:  # from a snapshot that is too large
+        assert service.ask("GET", "/v1/models/large").body["version"] < version
         assert service.ask("DELETE", "/v1/models/large").status == 200
         row = {"row": {"x": 1.0}, "label": "class 1"}
         assert service.ask("POST", "/v1/models/small/learn", row).status == 200

@@ -252,6 +252,8 @@ def _apply_rest(state: ModelState, journal: Journal, entry: Entry, rest: Any) ->
 def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
     """Begin the search, in the writer's thread; raise if what is asked for cannot be done."""
     retention, journal = store.retention, store.journal
+    if host.why_held:
+        raise RefusedError(503, host.why_held, retry_after=60)
     if request.rebuild and (reason := _why_not_rebuilt(journal, host)):
         hint = "erase without rebuild, and it keeps what it learned, in sums and weights"
         raise RefusedError(409, f"the model cannot be rebuilt, because {reason}: {hint}")

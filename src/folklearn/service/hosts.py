@@ -5,6 +5,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from folklearn.errors import FolklearnError
 from folklearn.service import events, states
 from folklearn.service.events import Answer, CreateEvent, LabelEvent, RefusedError
 from folklearn.service.journal import Entry, Journal, ModelRow
-from folklearn.service.states import AgentState, ClassifierState, Item, ModelState
+from folklearn.service.states import AgentState, ClassifierState, FindEntry, Item, ModelState
 
 _N_COPIES = 5  # of weights: in model, windows, hold-out, published copy, and the next one
 _BYTES_PER_PREDICTED_LABEL = 100  # of an answer, without the label itself
@@ -60,6 +61,10 @@ class PublishedModel:
 class Memory:
     """Bytes that models, by tenant and name, and their published copies take, against a limit."""
 
+    # Times the limit that a start may take: a model is now larger, now smaller, and bounds of what
+    # events may add are not tight. What is left of it is for all but the largest.
+    START_FACTOR, OTHERS_START_FACTOR = 2.0, 3.0
+
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.hosts: dict[tuple[str, str], ModelHost] = {}
@@ -73,24 +78,28 @@ class Memory:
         hosts = [*self.hosts.values()]  # at once: other threads ask too
         return sum(host.n_bytes + host.n_coming + host.n_pending for host in hosts)
 
-    def has_room(self, n_more: int) -> bool:
-        if self.n_bytes + n_more > self.limit:
+    def has_room(self, n_more: int, factor: float = 1.0) -> bool:
+        if self.n_bytes + n_more > factor * self.limit:
             for host in self.hosts.values():
                 if host.n_coming:
                     host.measure()
-        return self.n_bytes + n_more <= self.limit
+        return self.n_bytes + n_more <= factor * self.limit
 
     def check(self, tenant: str, n_more: int = 0) -> None:
         if not self.has_room(n_more):
             text, limit = self.in_words(tenant, n_more), f"memory={self.limit}"
             raise RefusedError(503, text, retry_after=60, limit=limit)
 
+    @property
+    def largest(self) -> "ModelHost | None":
+        return max(self.hosts.values(), key=lambda host: host.n_bytes, default=None)
+
     def in_words(self, tenant: str | None, n_more: int = 0) -> str:
         """Say what takes the memory, to a tenant or, with None, to the operator."""
         text = f"models take {self.n_bytes / 1e6:,.0f} MB of {self.limit / 1e6:,.0f} MB"
         if n_more:
             text += f", and this might take {n_more / 1e6:,.0f} MB more"
-        largest = max(self.hosts.values(), key=lambda host: host.n_bytes, default=None)
+        largest = self.largest
         if largest is not None:
             name = largest.row.name
             if tenant is None:
@@ -135,7 +144,8 @@ class ModelHost:
     `version` is the number of the last event in the state, `changed` its time. From `may_publish`
     on (monotonic) the copy may be renewed. `replay_seconds` is what the events since the last
     snapshot took. Of memory `n_bytes` were measured; `n_coming` may have been added since, and
-    `n_pending` may be by events that are not applied yet.
+    `n_pending` may be by events that are not applied yet. `why_held` says why a restart had no room
+    for all events: such a model is read, and learns nothing.
     """
 
     def __init__(
@@ -148,6 +158,7 @@ class ModelHost:
         self.is_agent = created.config.is_agent
         self.published = PublishedModel(self.version, state.copy_to_predict())
         self.may_publish = self.replay_seconds = 0.0
+        self.why_held = ""
         self.n_bytes, self.n_coming, self.n_pending = state.n_bytes, 0, 0
         self.lacks_snapshot = False  # because the last one could not be written
         memory.hosts[row.tenant, row.name] = self
@@ -158,6 +169,13 @@ class ModelHost:
         self.created = msgspec.structs.replace(self.created, file=self.created.file and b"")
         self.replay_seconds = 0.0
         self.publish()
+
+    def hold(self) -> None:
+        self.why_held = (
+            f"the model {self.row.name} is shown as of event {self.version}: with later ones all "
+            f"models would take more than {self.memory.limit / 1e6:,.0f} MB. It learns nothing; "
+            "delete it, or stop the service and start it with more --memory"
+        )
 
     @property
     def is_published(self) -> bool:
@@ -211,6 +229,21 @@ class ModelHost:
         if growth.added:
             self.reserve(_N_COPIES * growth.added)
         return refused
+
+    def has_room_for(self, entry: Entry, find: FindEntry) -> bool:
+        """Tell whether a replay may apply an event; reserve what it may add."""
+        if not isinstance(self.state, ClassifierState):
+            return True
+        memory, items = self.memory, states.read_items(self.state.labels_in(entry.event), find)
+        for exactly in (False, True):
+            with suppress(FolklearnError):  # which is refused again
+                n_more = _N_COPIES * self.state.count_growth(items, exactly=exactly).added
+                is_largest = memory.largest in (None, self)
+                factor = memory.START_FACTOR if is_largest else memory.OTHERS_START_FACTOR
+                if not n_more or memory.has_room(n_more, factor):
+                    self.n_coming += n_more
+                    return True
+        return False
 
 
 class Change(NamedTuple):

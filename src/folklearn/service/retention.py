@@ -335,7 +335,7 @@ class Retention:
         """Note what a model is now, unless that was done less than a pause ago; in a transaction"""
         version, time = self._marked.get(host.number, (0, -pause))
         now = self._store.clock()
-        if version < host.version and now >= time + pause:
+        if version < host.version and now >= time + pause and not host.why_held:
             digest = host.state.to_record().digest
             self._store.journal.add_mark(host.number, host.version, host.changed, digest)
             self._marked[host.number] = host.version, now

@@ -183,6 +183,7 @@ class Service(Gate):
         return {
             "disk": self.store.disk_refusal is not None,
             "memory": memory.n_bytes > memory.limit,
+            "held": any(host.why_held for host in hosts),
             "snapshots": any(host.lacks_snapshot for host in hosts),
             "queue": self.writer.is_nearly_full,
         }

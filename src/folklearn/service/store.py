@@ -92,7 +92,7 @@ class ModelStore:
     def close(self) -> None:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
-            if host.replay_seconds:
+            if host.replay_seconds and not host.why_held:
                 self.snapshot(host)
         self.journal.checkpoint()
         self.abandon()
@@ -120,10 +120,15 @@ class ModelStore:
         first = min((host.version for host in by_number.values()), default=0)
         for entry in journal.entries(after=first):
             host = by_number.get(entry.model)
-            if host is not None and entry.seq > host.version:
-                sys.audit("folklearn.in_replay")
+            if host is None or host.why_held or entry.seq <= host.version:
+                continue
+            sys.audit("folklearn.in_replay")
+            if host.has_room_for(entry, journal.entry_of):
                 self._apply(host, entry)
                 self.n_replayed += 1
+            else:  # or memory would end, at every start: what there is room for can be read
+                host.hold()
+                log.error("%s", host.why_held)
         note_build(journal, by_number.values())
         for host in by_number.values():
             host.publish()
@@ -140,6 +145,10 @@ class ModelStore:
             if below is not None and seq >= below:
                 continue
             with suppress(OSError, FolklearnError):
+                n_bytes = round(1.5 * path.stat().st_size)  # and published
+                if not self.memory.has_room(n_bytes, self.memory.START_FACTOR):
+                    log.warning("snapshot %s is too large for --memory", path.name)
+                    continue
                 state = restore_state(first.event, serialization.read(path))
                 return first.event, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
@@ -161,6 +170,9 @@ class ModelStore:
                     try:
                         if self.hosts.get((row.tenant, row.name)) is not host:
                             raise RefusedError(404, f"the model {row.name} was deleted")
+                        if host.why_held:
+                            limit = f"memory={memory.limit}"
+                            raise RefusedError(503, host.why_held, retry_after=60, limit=limit)
                         if is_full:
                             memory.check(row.tenant)
                         prepared.append((host, prepare(change, journal, now, self._growth)))
