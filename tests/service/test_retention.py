@@ -277,7 +277,7 @@ def test_a_service_compacts_by_another_process(tmp_path: Path) -> None:
                 )
             now = began + day * DAY
             store.clock = lambda now=now: now
-            while not service.service.writer.submit(lambda: store.retention.is_idle).result():
+            while not service.service.writer.submit(lambda: ages.is_idle(store.retention)).result():
                 service.service.writer.submit(store.maintain).result()
         assert n_rows(store) < 30
         verified = service.post(f"{path}/verify", {})

@@ -32,11 +32,10 @@ from folklearn.service.events import (
 )
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.limits import Limits
-from folklearn.service.retention import WorkHere
 from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service import lives
-from tests.service.ageing import DAY, erase
+from tests.service.ageing import DAY, WorkHere, erase, is_idle
 
 LIMITS = Limits(free_disk=0, replay=1e9, classes=2, keep_days=1.0)
 WAIT = 10.0
@@ -176,7 +175,7 @@ class Service(RuleBasedStateMachine):
         self.wait(0.0)
         last = self.store.journal.last
         self.store.maintain()
-        while not self.store.retention.is_idle:
+        while not is_idle(self.store.retention):
             self.store.maintain()
         host = self.host
         if self.model is None or host is None:

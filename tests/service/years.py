@@ -21,9 +21,8 @@ from folklearn.service.events import (
 )
 from folklearn.service.hosts import Change
 from folklearn.service.limits import Limits
-from folklearn.service.retention import WorkHere
 from folklearn.service.store import ModelStore, replay
-from tests.service.ageing import BEGIN, DAY, erase, traces
+from tests.service.ageing import BEGIN, DAY, WorkHere, erase, is_idle, traces
 
 FEATURES, CLASSES, BATCHES = 20, 5, 3  # a day
 KEEP_DAYS = 30.0
@@ -88,7 +87,7 @@ def live_through(
             n_learned += n_rows + TOLD
             store.maintain()
             store.journal.checkpoint(if_long=True)
-        while not store.retention.is_idle:
+        while not is_idle(store.retention):
             store.maintain()
         assert not store.retention.different
         if day % WEEK == 0:

@@ -89,8 +89,8 @@ def _last_line(n: int, checksum: str) -> bytes:
     return msgspec.json.encode({"lines": n, "sha256": checksum}) + b"\n"
 
 
-def write_archive(path: Path, header: dict[str, Any], entries: Iterable[ArchivedEvent]) -> int:
-    """Write a file durably, read it back, and return how many events it has; without, no file."""
+def write_archive(path: Path, header: dict[str, Any], entries: Iterable[ArchivedEvent]) -> None:
+    """Write a file durably, and read it back; without events there is none."""
     content, checksum, n = io.BytesIO(), hashlib.sha256(), 0
     with gzip.GzipFile(filename="", fileobj=content, mode="wb", mtime=0) as file:
         for one in ({"format": _FORMAT} | header, *entries):
@@ -101,12 +101,11 @@ def write_archive(path: Path, header: dict[str, Any], entries: Iterable[Archived
         file.write(_last_line(n, checksum.hexdigest()))
     if n == 1:
         path.unlink(missing_ok=True)
-        return 0
+        return
     path.parent.mkdir(mode=0o700, exist_ok=True)
     replace_file(path, content.getvalue())
     for _ in Archive(path):
         pass
-    return n - 1
 
 
 def list_archives(folder: Path, model: int) -> list[tuple[int, Path]]:

@@ -292,20 +292,17 @@ def complete(
     categories = {(column, text) for column, text in found["categories"]}
     if request.column is not None and (text := format_cell(request.value)) is not None:
         categories.add((request.column, text))  # also of rows whose events are not there any more
-    pairs = [
-        (entry, matcher.rest(entry.event, entry.id))
-        for entry in map(journal.entry, found["events"])
-    ]
-    n_found = len(pairs)
-    tail = [
-        (entry, matcher.rest(entry.event, entry.id))
-        for entry in journal.entries(after=found["upto"], model=host.number)
-    ]
-    for entry, rest in tail:
-        _discard(categories, rest)
+    pairs, tail, upto = [], [], found["upto"]
+    later = journal.entries(after=upto, model=host.number)
+    for entry in chain(map(journal.entry, found["events"]), later):
+        rest = matcher.rest(entry.event, entry.id)
         if rest is not entry.event or _is_quoted(matcher, entry, journal):
             pairs.append((entry, rest))
-    if (found["has_more"] or len(pairs) > n_found) and not is_last:
+        if entry.seq > upto:
+            _discard(categories, rest)
+            tail.append((entry, rest))
+    has_more = found["has_more"] or (pairs and pairs[-1][0].seq > upto)
+    if has_more and not is_last:
         return None  # other rows may have the same values
     decisions = [one.seq for one, _ in pairs if isinstance(one.event, events.DecisionEvent)]
     rows, positions = found["rows"] + matcher.rows, list[int]()

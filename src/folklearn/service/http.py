@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -20,9 +20,6 @@ from folklearn.service.hosts import Change
 from folklearn.service.keys import NO_KEY, Key
 from folklearn.service.limits import NAME_PATTERN
 from folklearn.service.logs import SHORT_ASCII
-
-if TYPE_CHECKING:
-    from folklearn.service.service import Gate
 
 log = logging.getLogger("folklearn.service")
 
@@ -81,7 +78,7 @@ class ElsewhereError(Exception):
 
 
 class EndpointApp:
-    def __init__(self, service: "Gate", endpoint: Endpoint) -> None:
+    def __init__(self, service: Any, endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
         self._is_agent: bool | None = None  # None is for both kinds of models

@@ -343,11 +343,9 @@ class Journal:
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""
-        return self.db.execute(
-            "SELECT event.seq, told FROM event JOIN asked USING (seq) "
-            "WHERE id IN (?, ?) AND event.model = ?",
-            (id.bytes, hash_id(id), model),
-        ).fetchone()
+        found = "SELECT event.seq, told FROM event JOIN asked USING (seq) "
+        found += "WHERE id IN (?, ?) AND event.model = ?"
+        return self.row(found, id.bytes, hash_id(id), model)
 
     def add_mark(self, model: int, seq: int, time: int, digest: str) -> None:
         """Note what the state of a model is after an event, for a replay to be compared with."""
@@ -359,12 +357,11 @@ class Journal:
         where = "model = ? AND seq <= ? AND seq > "
         where += "coalesce((SELECT seq FROM base WHERE base.model = mark.model), 0)"
         found = f"SELECT seq, time, digest FROM mark WHERE {where} ORDER BY seq DESC LIMIT 1"
-        return self.db.execute(found, (model, upto)).fetchone()
+        return self.row(found, model, upto)
 
     def base(self, model: int) -> Base | None:
-        row = self.db.execute("SELECT seq, time, record FROM base WHERE model = ?", (model,))
-        found = row.fetchone()
-        return None if found is None else Base(*found)
+        row = self.row("SELECT seq, time, record FROM base WHERE model = ?", model)
+        return None if row is None else Base(*row)
 
     def put_base(self, model: int, base: Base) -> None:
         self.has_removed = True
@@ -396,14 +393,12 @@ class Journal:
             self.db.execute(f"DELETE FROM {table} WHERE model = ?", (model,))
 
     def last_before(self, time: int) -> int:
-        """Return the last event up to a time, 0 if there is none; times of events ascend."""
-        low, high = 0, self.last
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = "SELECT seq, time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
-            at = self.row(found, middle)
-            low, high = (middle, high) if at is None or at[1] <= time else (low, at[0] - 1)
-        return low
+        """Return the last event up to a time, 0 if there is none; times of events ascend.
+
+        It looks at every event up to then: at those that may be removed, for this is asked before.
+        """
+        later = self._value("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
+        return self.last if later is None else int(later) - 1
 
     def time_of(self, seq: int) -> int:
         """Return the time of the last event up to one."""

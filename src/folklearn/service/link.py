@@ -5,8 +5,10 @@ Messages are msgpack, each behind its length; `number` is that of a request.
 
 import asyncio
 import struct
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,62 +18,13 @@ from folklearn.service import events
 _LENGTH = struct.Struct("<I")
 
 
+def http_path(path: Path) -> str:
+    """Return the socket on which the parent answers requests, beside that of its messages."""
+    return f"{path}.http"
+
+
 class Message(msgspec.Struct, array_like=True, frozen=True):
     """What a worker or its parent says."""
-
-
-class ForwardedRequest(Message, tag=0, frozen=True):
-    """A request that the parent has to answer."""
-
-    number: int
-    method: str
-    scheme: str
-    server: tuple[str, int | None] | None
-    path: str
-    query: bytes
-    headers: list[tuple[bytes, bytes]]
-    content: bytes | None  # None is sent where it is wanted
-
-
-class ContentWanted(Message, tag=12, frozen=True):
-    """The content of a request is to be read."""
-
-    number: int
-
-
-class Content(Message, tag=13, frozen=True):
-    """The content of a request."""
-
-    number: int
-    content: bytes
-
-
-class AnswerBegun(Message, tag=1, frozen=True):
-    """Status and headers of the answer to a request."""
-
-    number: int
-    status: int
-    headers: list[tuple[bytes, bytes]]
-
-
-class AnswerPart(Message, tag=2, frozen=True):
-    """A part of the answer; where more follow, the next is sent when this one was taken."""
-
-    number: int
-    content: bytes
-    has_more: bool
-
-
-class PartTaken(Message, tag=3, frozen=True):
-    """The client has taken the last part of an answer."""
-
-    number: int
-
-
-class ClientGone(Message, tag=4, frozen=True):
-    """The client waits for its answer no longer."""
-
-    number: int
 
 
 class ForwardedChange(Message, tag=5, frozen=True):
@@ -136,6 +89,8 @@ _decode: Any = msgspec.msgpack.Decoder(reduce(or_, Message.__subclasses__())).de
 class Connection(asyncio.Protocol):
     """One end of the socket between a worker and its parent."""
 
+    receive: Callable[[Any], None]  # a message
+
     def __init__(self) -> None:
         self._content, self.can_write = bytearray(), True
 
@@ -157,9 +112,6 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             content = _encode(message)
             self._transport.write(_LENGTH.pack(len(content)) + content)
-
-    def receive(self, message: Any) -> None:
-        raise NotImplementedError
 
     def pause_writing(self) -> None:
         self.can_write = False

@@ -15,9 +15,9 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,7 @@ from threadpoolctl import threadpool_limits
 from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.archive import (
-    ArchivedEvent,
-    archive_path,
-    list_archives,
-    write_archive,
-)
+from folklearn.service.archive import ArchivedEvent, archive_path, list_archives, write_archive
 from folklearn.service.events import decode_event
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Base, Entry, Journal, replace_file
@@ -85,58 +80,28 @@ class Work:
     """A task that a process of low priority does, so that requests do not wait for it."""
 
     def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        self._resources = ExitStack()  # files, because nobody reads a pipe meanwhile
-        input, self._output, self._errors = (
-            self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            for _ in range(3)
-        )
-        input.write(msgspec.json.encode(task))
-        input.seek(0)
-        command = sys.executable, "-m", do.__module__, os.fspath(folder)
-        self._process = subprocess.Popen(
-            command, stdin=input, stdout=self._output, stderr=self._errors
-        )
+        command, pipe = (sys.executable, "-m", do.__module__, os.fspath(folder)), subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        with_task = msgspec.json.encode(task)
+        reader = ThreadPoolExecutor(1)  # so that no pipe is ever full
+        self._end = reader.submit(self._process.communicate, with_task)
+        reader.shutdown(wait=False)
 
     @property
     def is_done(self) -> bool:
-        return self._process.poll() is not None
+        return self._end.done()
 
     def result(self) -> Any:
         """Wait for the result, and return it."""
-        code = self._process.wait()
-        output, errors = _read(self._output), _read(self._errors)
-        self.stop()
-        if code:
+        output, errors = self._end.result()
+        if code := self._process.returncode:
             reason = errors.decode("utf-8", "replace").strip()[-300:]
             raise FolklearnError(f"a process of the service ended with {code}: {reason}")
         return msgspec.json.decode(output)
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait()
-        self._resources.close()
-
-
-def _read(file: Any) -> bytes:
-    file.seek(0)
-    content: bytes = file.read()
-    return content
-
-
-class WorkHere(Work):
-    """A task that this process does at once, where another one would cost more."""
-
-    def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        self._result = msgspec.to_builtins(do(folder, **task))
-
-    is_done = True
-
-    def result(self) -> Any:
-        """Return the result."""
-        return self._result
-
-    def stop(self) -> None:
-        """Do nothing: it is done."""
+        self._end.result()
 
 
 def do_task(do: Callable[..., Any]) -> None:
@@ -347,13 +312,6 @@ class Retention:
         self.to_clean.clear()
         self._store.journal.clean()
         return not self._store.journal.must_empty_wal
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is to be done before the next round."""
-        is_idle = self._work is None and not self._to_mark and not self._is_begun
-        is_idle = is_idle and self._removed_upto is None and not self._expired_upto
-        return is_idle and not self._is_due()
 
     def _is_due(self) -> bool:
         limits, now = self._store.limits, self._store.clock()

@@ -127,8 +127,8 @@ async def certificate(call: Call) -> Json:
         "valid": bool(proof.valid),
         "words": proof.in_words(model.metrics.weight),
         "rounds": proof.n_rounds,
-        "loss": _finite_or_none(proof.loss / weight),  # a row, as everywhere here
-        "best_linear_at_least": _finite_or_none(proof.best_linear_at_least / weight),
+        "loss": proof.loss / weight,  # a row, as everywhere here
+        "best_linear_at_least": proof.best_linear_at_least / weight,
         "C": proof.C,
         "models": proof.models,
     }
@@ -141,9 +141,9 @@ async def windows(call: Call) -> Json:
         {
             "start": window.start,
             "stop": window.stop,
-            "loss": _finite_or_none(window.loss / window.weight) if window.weight else None,
+            "loss": window.loss / window.weight if window.weight else None,
             "error": window.n_errors / max(1, window.stop - window.start),
-            "floor": _finite_or_none(window.lower_bound / window.weight) if window.weight else None,
+            "floor": window.lower_bound / window.weight if window.weight else None,
         }
         for window in await asyncio.to_thread(model.windows)
     ]
@@ -315,10 +315,6 @@ async def _copy_model(call: Call) -> tuple[int, Model]:
 def _unseen(model: Model) -> Json:
     """Return the probability of none of the classes, where there may be others."""
     return {"unseen": model.unseen_probability} if model.is_open else {}
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None
 
 
 MODEL = "/v1/models/{name}"

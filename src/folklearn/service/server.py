@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,7 +34,7 @@ from folklearn.service.logs import configure_logs, name_requests
 from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, route_by_name
 from folklearn.service.service import Service
-from folklearn.service.workers import serve_with_workers
+from folklearn.service.workers import UVICORN_OPTIONS, serve_with_workers
 from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
@@ -162,19 +161,10 @@ def serve(
             ballast.chmod(0o600)
         begun(service, listening.getsockname()[1])
         app = application(service)
-        options: dict[str, Any] = {
-            "log_config": None,  # its loggers say what they have to say to ours
-            "log_level": "warning",
-            "access_log": False,
-            "proxy_headers": False,
-            "ws": "none",
-            "server_header": False,
-            "timeout_graceful_shutdown": 5,
-        }
         if n_workers:
-            serve_with_workers(service, app, listening, n_workers, log, options)
+            serve_with_workers(service, app, listening, n_workers, log)
         else:
-            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+            uvicorn.Server(uvicorn.Config(app, **UVICORN_OPTIONS)).run(sockets=[listening])
 
 
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action

@@ -1,11 +1,9 @@
 """A running service: the thread that writes, keys, sessions, metrics, and copies of models."""
 
 import asyncio
-import json
 import logging
 import math
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -21,12 +19,14 @@ from weakref import WeakValueDictionary
 import apsw
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from folklearn.errors import FolklearnError
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.keys import Key, Keys, Sessions, is_well_formed
 from folklearn.service.limits import Limits
+from folklearn.service.retention import Work
 from folklearn.service.states import ModelState, restore_state
-from folklearn.service.store import ModelStore
+from folklearn.service.store import ModelStore, replay
 
 log = logging.getLogger("folklearn.service")
 
@@ -41,7 +41,10 @@ _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 
 
 class Gate:
-    """What every process that answers requests has: keys, limits, and models to look up."""
+    """What every process that answers requests has: keys, limits, and models to look up.
+
+    Each has its own `observe`, which counts answers, and `publish`, for a model as it is now.
+    """
 
     submit: Callable[..., Any]  # see `Writer.submit`
     is_worker = has_workers = False
@@ -77,14 +80,6 @@ class Gate:
         if key is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return key
-
-    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count an answer."""
-        raise NotImplementedError
-
-    async def publish(self, host: Any) -> None:
-        """Publish a model as it is now."""
-        raise NotImplementedError
 
 
 class Service(Gate):
@@ -170,19 +165,13 @@ class Service(Gate):
             version, digest = await self.writer.submit(
                 lambda: (host.version, host.state.to_record().digest)
             )
-            arguments = "-m", "folklearn.service.store", self.folder, str(host.number), str(version)
-            pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stdout=pipe, stderr=pipe
-            )
+            work = Work(replay, self.folder, number=host.number, version=version)
             try:
-                output, errors = await process.communicate()
+                replayed = await asyncio.to_thread(work.result)
+            except FolklearnError as error:
+                raise RefusedError(503, f"the replay failed: {error}") from None
             finally:
-                if process.returncode is None:  # the request was cancelled
-                    process.kill()
-            if process.returncode:
-                raise RefusedError(503, f"the replay failed: {errors.decode().strip()[-300:]}")
-            replayed = json.loads(output)
+                work.stop()
             is_same, now = replayed["digest"] == digest, self.store.clock()
             result = {"version": version, "same": is_same, "time": now, **replayed}
             self.verified[host.number] = result
@@ -264,7 +253,6 @@ class Writer:
         self._wake = threading.Condition()
         self.is_closing = False
         self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
-        self._snapshot: Future[None] | None = None  # one at a time: each is a copy in memory
         self._disk_refusal: RefusedError | None = None
         self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
@@ -405,9 +393,9 @@ class Writer:
         for host in store.models():
             if time.monotonic() >= host.may_publish:
                 host.publish()
-            is_idle = self._snapshot is None or self._snapshot.done()
-            if host.replay_seconds > store.limits.replay and is_idle:
-                self._snapshot = store.snapshot(host, self._snapshot_pool)
+            # One at a time: each is a copy in memory.
+            if host.replay_seconds > store.limits.replay and not store.is_writing_snapshot:
+                store.snapshot(host, self._snapshot_pool)
 
 
 def _answer(results: Iterable[tuple[Job, Any]]) -> None:

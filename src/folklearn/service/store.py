@@ -1,12 +1,10 @@
 """The models of a folder: recovered from the journal, changed by one writer, read by all.
 
-``python -m folklearn.service.store FOLDER MODEL VERSION`` replays one model and prints JSON. It
-only reads, and may run while the service runs.
+``python -m folklearn.service.store FOLDER`` replays one model, see `Work`. It only reads.
 """
 
 import fcntl
 import itertools
-import json
 import logging
 import os
 import re
@@ -40,13 +38,8 @@ from folklearn.service.hosts import (
 )
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Replay, Retention, note_build
-from folklearn.service.states import (
-    ClassifierState,
-    ModelState,
-    count_agent_bytes,
-    restore_state,
-)
+from folklearn.service.retention import Replay, Retention, do_task, note_build
+from folklearn.service.states import ClassifierState, ModelState, count_agent_bytes, restore_state
 
 log = logging.getLogger("folklearn.service")
 
@@ -299,7 +292,7 @@ class ModelStore:
         if hosts:
             self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> Any:
+    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> None:
         """Write the state of a model into a file, by a thread of the pool if there is one."""
         with self.journal.transaction():  # what became of its events must be durable before
             self.retention.mark(host, pause=_MARK_PAUSE)
@@ -308,9 +301,9 @@ class ModelStore:
         work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
         if pool is None:
-            return work()
-        self._snapshot_work = pool.submit(work)
-        return self._snapshot_work
+            work()
+        else:
+            self._snapshot_work = pool.submit(work)
 
     @property
     def is_writing_snapshot(self) -> bool:
@@ -387,4 +380,4 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(replay(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
+    do_task(replay)

@@ -4,35 +4,31 @@ import asyncio
 import os
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+import httptools
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from threadpoolctl import threadpool_limits
 
 from folklearn import serialization
 from folklearn.model.model import Model
 from folklearn.service import link
-from folklearn.service.events import Answer, RefusedError
+from folklearn.service.events import Answer
 from folklearn.service.hosts import Change, PublishedModel
-from folklearn.service.http import Call, ElsewhereError, Endpoint, EndpointApp, read_body, respond
+from folklearn.service.http import ElsewhereError, Endpoint, EndpointApp
 from folklearn.service.journal import ModelRow
 from folklearn.service.limits import Limits
 from folklearn.service.logs import configure_logs, name_requests
-from folklearn.service.routes import (
-    ENDPOINTS,
-    explain_row,
-    predict,
-    predict_many,
-    route_by_name,
-)
+from folklearn.service.routes import ENDPOINTS, explain_row, predict, predict_many, route_by_name
 from folklearn.service.service import Gate, make_queue_refusal
 
 _SMALL_BYTES = 1_000_000  # of a model that is read between two requests
 _OBSERVED_SECONDS = 1.0  # between two reports of what was answered
 _CHANGES_AT_A_TIME = 4  # between two looks at the sockets
-_FINISHING_SECONDS = 0.01  # between two looks whether all is answered
+_PART_BYTES = 65_536  # of an answer of the parent
+_NOT_PASSED_ON = {b"connection", b"content-length", b"expect", b"transfer-encoding", b"upgrade"}
+_NOT_PASSED_ON |= {b"x-forwarded-proto"}
 _HERE = (None, predict, predict_many, explain_row)  # handlers of what a worker answers itself
 
 
@@ -75,36 +71,18 @@ def _restore(message: link.ModelPublished) -> PublishedModel:
     return PublishedModel(message.version, model)
 
 
-class Turns:
+class Turns(asyncio.Semaphore):
     """Changes of models that are begun between two looks at the sockets: so many, the next later.
 
     Predictions are answered in between, however many changes there are, and the other way round.
     """
 
     def __init__(self) -> None:
-        self._n_left = _CHANGES_AT_A_TIME
-        self._waiting = deque[asyncio.Future[None]]()
+        super().__init__(_CHANGES_AT_A_TIME)
 
     async def take(self) -> None:
-        """Wait for a turn."""
-        loop = asyncio.get_running_loop()
-        if self._n_left == _CHANGES_AT_A_TIME:
-            loop.call_soon(self._renew)
-        if self._n_left:
-            self._n_left -= 1
-        else:
-            self._waiting.append(loop.create_future())
-            await self._waiting[-1]
-
-    def _renew(self) -> None:
-        n = min(len(self._waiting), _CHANGES_AT_A_TIME)
-        for _ in range(n):
-            turn = self._waiting.popleft()
-            if not turn.done():  # else its request was cancelled
-                turn.set_result(None)
-        self._n_left = _CHANGES_AT_A_TIME - n
-        if n:
-            asyncio.get_running_loop().call_soon(self._renew)
+        await self.acquire()
+        asyncio.get_running_loop().call_soon(self.release)
 
 
 class Worker(Gate, link.Connection):
@@ -112,13 +90,11 @@ class Worker(Gate, link.Connection):
 
     is_worker = True
 
-    def __init__(self, folder: Path, limits: Limits, n_workers: int) -> None:
+    def __init__(self, folder: Path, limits: Limits, n_workers: int, path: Path) -> None:
         link.Connection.__init__(self)
         Gate.__init__(self, folder, limits, {})
-        self.n_sharing = n_workers
+        self.n_sharing, self._path = n_workers, path
         self._n_requests, self._n_bytes = 0, 0
-        self.submit = self._submit
-        self._answers: dict[int, asyncio.Queue[Any]] = {}  # of forwarded requests
         self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
         self._observed: list[tuple[str, str, int, float]] = []
         self.is_ready = asyncio.Event()
@@ -128,9 +104,6 @@ class Worker(Gate, link.Connection):
 
     def receive(self, message: Any) -> None:
         match message:
-            case link.AnswerBegun(number) | link.AnswerPart(number) | link.ContentWanted(number):
-                if number in self._answers:  # else the client is gone
-                    self._answers[number].put_nowait(message)
             case link.ChangeAnswered(number, status, body):
                 future, n_bytes = self._changes.pop(number)
                 self._n_bytes -= n_bytes
@@ -166,15 +139,13 @@ class Worker(Gate, link.Connection):
     async def finish(self) -> None:
         """Wait until everything that was handed over has its answer."""
         self._report()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.limits.deadline):
-                while self._changes:
-                    await asyncio.sleep(_FINISHING_SECONDS)
+        if changes := [future for future, _ in self._changes.values()]:
+            await asyncio.wait(changes, timeout=self.limits.deadline)
 
     async def publish(self, host: Any) -> None:
         raise ElsewhereError
 
-    def _submit(self, change: Change, n_bytes: int) -> Any:
+    def submit(self, change: Change, n_bytes: int) -> Any:
         """Hand a change over; one of any size that the queue may have if no other waits."""
         limits, n_waiting = self.limits, self.n_sharing * len(self._changes)
         n_bytes_waiting = n_bytes
@@ -194,65 +165,78 @@ class Worker(Gate, link.Connection):
     async def forward(
         self, scope: Scope, content: bytes | None, receive: Receive, send: Send
     ) -> None:
-        """Let the parent answer a request; content that was not read is read if it wants it."""
-        self._n_requests += 1
-        number, call = self._n_requests, Call(self, "", dict(scope["headers"]))
-        answer = self._answers[number] = asyncio.Queue()
-        request = scope["method"], scope["scheme"], scope["server"], scope["path"]
-        rest = scope["query_string"], [*scope["headers"]], content
-        self.send(link.ForwardedRequest(number, *request, *rest))
-        watching = None if content is None else self._watch(number, receive)
+        """Let the parent answer a request; content that was not read passes through as it comes."""
+        reader, writer = await asyncio.open_unix_connection(link.http_path(self._path))
+        passing = asyncio.create_task(_pass_on(scope, content, receive, writer))
+        answer = ForwardedAnswer()
         try:
-            while isinstance(begun := await answer.get(), link.ContentWanted):
-                content = bytes(await read_body(receive, call.headers, self.limits.body, call))
-                self.send(link.Content(number, content))
-                watching = self._watch(number, receive)
-            if isinstance(begun, link.AnswerPart):
-                raise RuntimeError("the request failed in the parent")
-            await send(
-                {"type": "http.response.start", "status": begun.status, "headers": begun.headers}
-            )
-            has_more = True
-            while has_more:
-                part = await answer.get()
-                has_more = part.has_more
-                message = {
-                    "type": "http.response.body",
-                    "body": part.content,
-                    "more_body": has_more,
-                }
-                async with asyncio.timeout(self.limits.unread):
-                    await send(message)
-                if has_more:
-                    self.send(link.PartTaken(number))
-        except TimeoutError:
-            self.send(link.ClientGone(number))  # the server hangs up on an answer that is not whole
-        except RefusedError as refusal:  # its content is too much
-            self.send(link.ClientGone(number))
-            refused: Any = partial(respond, call, refusal.answer)
-            await name_requests(refused)(scope, receive, send)
+            is_head = scope["method"] == "HEAD"
+            while not answer.is_whole and (part := await reader.read(_PART_BYTES)):
+                answer.parser.feed_data(part)
+                answer.is_whole |= is_head and bool(answer.messages)
+                while answer.messages:
+                    async with asyncio.timeout(self.limits.unread):
+                        await send(answer.messages.popleft())
+            if answer.is_whole:
+                await send({"type": "http.response.body"})
+        except (TimeoutError, ConnectionError):
+            pass  # the server hangs up on an answer that is not whole
         finally:
-            del self._answers[number]
-            self.n_traffic_bytes -= call.n_traffic
-            if watching is not None:
-                watching.cancel()
+            passing.cancel()
+            writer.transport.abort()
 
-    def _watch(self, number: int, receive: Receive) -> asyncio.Task[None]:
-        """Tell when a client whose content was read has hung up."""
 
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            self.send(link.ClientGone(number))
+class ForwardedAnswer:
+    """Makes messages of ASGI of what the parent answers."""
 
-        return asyncio.get_running_loop().create_task(watch())
+    def __init__(self) -> None:
+        self.parser = httptools.HttpResponseParser(self)
+        self.messages, self.is_whole = deque[Message](), False
+        self._headers: list[tuple[bytes, bytes]] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name not in (b"connection", b"transfer-encoding"):  # which the server adds itself
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        start = {"type": "http.response.start", "status": status, "headers": self._headers}
+        self.messages.append(start)
+
+    def on_body(self, content: bytes) -> None:
+        self.messages.append({"type": "http.response.body", "body": content, "more_body": True})
+
+    def on_message_complete(self) -> None:
+        self.is_whole = True
+
+
+async def _pass_on(
+    scope: Scope, content: bytes | None, receive: Receive, writer: asyncio.StreamWriter
+) -> None:
+    """Write a request to the parent; hang up when its client does."""
+    target = scope["raw_path"] + b"?" + scope["query_string"]
+    lines = [scope["method"].encode() + b" " + target + b" HTTP/1.1"]
+    lines.append(b"x-forwarded-proto: " + scope["scheme"].encode())
+    lines += [b"%s: %s" % one for one in scope["headers"] if one[0] not in _NOT_PASSED_ON]
+    if b"host" not in dict(scope["headers"]):
+        lines.append(b"host: %s:%d" % (scope["server"][0].encode(), scope["server"][1]))
+    chunked = b"transfer-encoding: chunked"
+    lines.append(chunked if content is None else b"content-length: %d" % len(content))
+    writer.write(b"\r\n".join([*lines, b"", content or b""]))
+    with suppress(ConnectionError):  # the parent has said what it had to
+        while (message := await receive())["type"] == "http.request":
+            if content is None:
+                part, end = message["body"], b"" if message["more_body"] else b"0\r\n\r\n"
+                writer.write((b"%x\r\n%s\r\n" % (len(part), part) if part else b"") + end)
+                await writer.drain()
+        writer.transport.abort()
 
 
 def make_application(folder: Path, limits: Limits, n_workers: int, log: str, path: Path) -> ASGIApp:
     """Return the application of one of several workers."""
     configure_logs(log)
     threadpool_limits(1, user_api="blas")  # as where predictions are replayed
-    worker = Worker(folder, limits, n_workers)
+    worker = Worker(folder, limits, n_workers, path)
     turns = Turns()
 
     def make_app(endpoint: Endpoint) -> ASGIApp:

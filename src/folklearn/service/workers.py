@@ -2,25 +2,22 @@
 
 uvicorn starts them, replaces those that die, and all of them on SIGHUP. The process that learns is
 their parent, and holds the one `Service`; each worker is connected to it by a socket. It sends the
-models that it publishes; a worker (worker.py) predicts from these, hands changes of models over,
-and every other request as it came.
+models that it publishes; a worker (worker.py) predicts from these, and hands changes of models
+over. Every other request passes through it, as HTTP, to another socket of the parent.
 """
 
 import asyncio
-import contextlib
-import logging
 import socket
 import tempfile
 import threading
-from collections.abc import Coroutine
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 import uvloop
-from starlette.types import ASGIApp, Message, Scope
-from uvicorn.lifespan.on import LifespanOn
+from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from folklearn.service import events, link
@@ -30,8 +27,16 @@ from folklearn.service.http import describe_error
 from folklearn.service.service import Service
 from folklearn.service.worker import make_application
 
-_log = logging.getLogger("folklearn.service")
-
+UVICORN_OPTIONS: dict[str, Any] = {
+    "log_config": None,  # its loggers say what they have to say to ours
+    "log_level": "warning",
+    "access_log": False,
+    "proxy_headers": False,
+    "ws": "none",
+    "server_header": False,
+    "timeout_graceful_shutdown": 5,
+}
+_STARTING_SECONDS = 0.01  # between two looks whether requests are answered
 _START_SECONDS = 60  # of a worker, at most, before another one ends; or in which it is silent
 
 
@@ -41,7 +46,6 @@ class WorkerConnection(link.Connection):
     def __init__(self, parent: "WorkerParent") -> None:
         super().__init__()
         self._parent, self._service = parent, parent.service
-        self._under_way: dict[int, _ForwardedRequest] = {}
         self._unsent: dict[int, ModelHost] = {}  # published while nothing could be written
         self._tasks: set[asyncio.Task[None]] = set()
         self.gathering: dict[int, asyncio.Future[None]] = {}
@@ -55,8 +59,6 @@ class WorkerConnection(link.Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._parent.connections.discard(self)
-        for request in self._under_way.values():
-            request.leave()
         for future in self.gathering.values():
             future.cancel()
 
@@ -79,17 +81,11 @@ class WorkerConnection(link.Connection):
 
     def receive(self, message: Any) -> None:
         match message:
-            case link.ForwardedRequest():
-                self._begin(self._answer(message))
-            case link.Content(number, content) if number in self._under_way:
-                self._under_way[number].content.put_nowait(content)
-            case link.PartTaken(number) if number in self._under_way:
-                self._under_way[number].taken.set()
-            case link.ClientGone(number) if number in self._under_way:
-                self._under_way[number].leave()
             case link.ForwardedChange(request=request):
                 if events.names_predictions(request):
-                    self._begin(self._change_later(message))
+                    task = asyncio.get_running_loop().create_task(self._change_later(message))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
                 else:
                     self._change(message)
             case link.Observed(answers):
@@ -97,56 +93,6 @@ class WorkerConnection(link.Connection):
                     self._service.observe(*answer)
             case link.Gather(number) if number in self.gathering:
                 self.gathering.pop(number).set_result(None)
-
-    async def _answer(self, request: link.ForwardedRequest) -> None:
-        number, is_wanted, is_whole = request.number, True, False
-        under_way = self._under_way[number] = _ForwardedRequest(request.content)
-
-        async def receive() -> Message:
-            nonlocal is_wanted
-            if is_wanted:
-                is_wanted = False
-                if request.content is None:
-                    self.send(link.ContentWanted(number))
-                if (content := await under_way.content.get()) is not None:
-                    return {"type": "http.request", "body": content, "more_body": False}
-            await under_way.gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Message) -> None:
-            nonlocal is_whole
-            if under_way.gone.is_set():  # nothing takes it any more
-                return
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ())]
-                self.send(link.AnswerBegun(number, message["status"], headers))
-                return
-            has_more = message.get("more_body", False)
-            is_whole = not has_more
-            under_way.taken.clear()
-            self.send(link.AnswerPart(number, bytes(message.get("body", b"")), has_more))
-            if has_more:
-                await under_way.taken.wait()
-
-        scope: Scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1",
-            "scheme": request.scheme, "method": request.method, "path": request.path,
-            "raw_path": request.path.encode(), "query_string": request.query, "root_path": "",
-            "headers": request.headers, "client": None, "server": request.server,
-        }  # fmt: skip
-        try:
-            await self._parent.application(scope, receive, send)
-        except Exception:
-            _log.exception("%s %s failed", request.method, request.path)
-        finally:
-            if not is_whole:  # the client was too slow: the worker hangs up
-                self.send(link.AnswerPart(number, b"", False))
-            del self._under_way[number]
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _change_later(self, message: link.ForwardedChange) -> None:
         try:
@@ -177,62 +123,46 @@ class WorkerConnection(link.Connection):
             self.send(link.ChangeAnswered(number, *describe_error(error).answer))
 
 
-class _ForwardedRequest:
-    """A request that the parent answers, as far as its worker has got with it."""
-
-    def __init__(self, content: bytes | None) -> None:
-        self.content: asyncio.Queue[bytes | None] = asyncio.Queue()
-        if content is not None:
-            self.content.put_nowait(content)
-        self.taken, self.gone = asyncio.Event(), asyncio.Event()  # the last part; the client
-
-    def leave(self) -> None:
-        """Wait for nothing more from a client, or a worker, that is gone."""
-        self.content.put_nowait(None)
-        self.taken.set()
-        self.gone.set()
-
-
 class WorkerParent:
     """The parent of workers: a thread answers what they hand over and sends them models."""
 
     def __init__(self, service: Service, application: ASGIApp, path: Path, n_workers: int) -> None:
-        self.service, self.application, self._path = service, application, path
+        self.service, self._path = service, path
+        # The scheme of a request is in a header that workers write.
+        options = UVICORN_OPTIONS | {"proxy_headers": True, "forwarded_allow_ips": "*"}
+        uds = link.http_path(path)
+        self._server = uvicorn.Server(
+            uvicorn.Config(application, uds=uds, date_header=False, **options)
+        )
         service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
         self._n_gathered = 0
         self._gathering: asyncio.Task[None] | None = None
         self._next_gathering: asyncio.Task[None] | None = None
-        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        while not self._server.started:
+            assert self._thread.is_alive()
+            time.sleep(_STARTING_SECONDS)
         self.service.gather, self.service.has_workers = self.gather, True
         self.service.store.memory.announce = self._announce
 
     def stop(self) -> None:
         """End with the service, when all workers have ended."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._server.should_exit = True
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.closing(self._loop):
-            asyncio.set_event_loop(self._loop)
-            self._loop.run_forever()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._serve())
 
-    async def _listen(self) -> None:
+    async def _serve(self) -> None:
         make = partial(WorkerConnection, self)
-        self._server = await self._loop.create_unix_server(make, str(self._path))
-        self._lifespan = LifespanOn(uvicorn.Config(self.application, log_config=None))
-        await self._lifespan.startup()
-
-    async def _end(self) -> None:
-        self._server.close()
-        await self._server.wait_closed()
-        await self._lifespan.shutdown()
+        async with await self._loop.create_unix_server(make, str(self._path)):
+            await self._server.serve()
 
     def _announce(self, host: ModelHost) -> None:
         """Send a model to all workers; the caller is the thread that learns."""
@@ -269,12 +199,7 @@ class WorkerParent:
 
 
 def serve_with_workers(
-    service: Service,
-    application: ASGIApp,
-    listening: socket.socket,
-    n_workers: int,
-    log: str,
-    options: dict[str, Any],
+    service: Service, application: ASGIApp, listening: socket.socket, n_workers: int, log: str
 ) -> None:
     """Let workers answer what comes to a socket, until a signal comes."""
     with tempfile.TemporaryDirectory(prefix="folklearn-") as place:
@@ -282,7 +207,7 @@ def serve_with_workers(
         parent = WorkerParent(service, application, path, n_workers)
         parent.start()
         make = partial(make_application, service.folder, service.limits, n_workers, log, path)
-        options |= {"workers": n_workers, "timeout_worker_healthcheck": _START_SECONDS}
-        config = uvicorn.Config(make, factory=True, lifespan="on", **options)
+        options = UVICORN_OPTIONS | {"timeout_worker_healthcheck": _START_SECONDS}
+        config = uvicorn.Config(make, factory=True, lifespan="on", workers=n_workers, **options)
         Multiprocess(config, [listening]).run()
         parent.stop()
