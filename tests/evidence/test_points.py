@@ -115,6 +115,11 @@ def test_a_long_step_is_hardly_longer_than_it_is(rng):
         assert point.step_to(shifted) == pytest.approx(point.step_to(far), rel=1e-6)
 
 
+def test_a_step_to_what_is_no_number_is_endless(rng):
+    point, _ = ExpansionPoint.at(np.zeros((2, 3)), draw_metric(rng, 2, 3, 1.0), 1.0)
+    assert point.step_to(np.full((2, 3), np.nan)) == np.inf
+
+
 def test_a_joined_metric_pays_for_its_rounding():
     """By what d products and a factor of order d can be off, in units of the columns."""
     d = 200

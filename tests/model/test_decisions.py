@@ -332,6 +332,7 @@ def test_the_certificate_covers_the_regret_in_its_world():
     smaller = model.regret_certificate(B=0.5)
     assert smaller.regression < proven.regression
     assert "numbers standardised by the first rewards of each action" in proven.in_words()
+    assert "of actions to choose from do not depend on the rewards" in proven.in_words()
 
 
 def test_nothing_is_proven_about_late_or_lost_rewards(rng):

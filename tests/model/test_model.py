@@ -111,6 +111,19 @@ def test_soft_labels_bring_classes_and_count_what_is_new(words, rng):
     assert 0.0 < one.metrics.loss_of_new < one.metrics.loss
 
 
+@pytest.mark.parametrize("total", [1.0 - 9e-7, 1.0 + 9e-7])
+def test_soft_labels_that_nearly_sum_to_1_count_as_if_they_did(total, rng):
+    """The loss of a row and what it proves are about the same label: else the regret is too low."""
+    rows, exact, near = rng.normal(size=(60, 1)), Model(terms="none"), Model(terms="none")
+    for (x,) in rows:
+        soft = {"a": 0.25, "b": 0.75}
+        exact.learn_one({"x": x}, soft)
+        near.learn_one({"x": x}, {y: total * share for y, share in soft.items()})
+    assert near.metrics.loss == pytest.approx(exact.metrics.loss, rel=1e-12)
+    proven = [model.certificate().regret_bound for model in (near, exact)]
+    assert proven[0] == pytest.approx(proven[1], rel=1e-10)
+
+
 def test_a_class_known_by_a_soft_label_is_not_new():
     model = Model("folklore")
     step = model.learn_many([{"n": 1.0}, {"n": 2.0}], [{"a": 0.6, "b": 0.4}, "b"])

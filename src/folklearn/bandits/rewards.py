@@ -57,7 +57,7 @@ class RegretCertificate:
             f"{self.features}, with weights of norm at most {2.0 * self.B:g} that never change",
             "contexts may depend on all that happened before, but not on the draw to come",
             "every reward arrives before the next decision, and none twice, those of logs included",
-            "the number of decisions does not depend on the rewards",
+            "the numbers of decisions and of actions to choose from do not depend on the rewards",
         )
 
     def in_words(self) -> str:

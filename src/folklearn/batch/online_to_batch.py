@@ -40,8 +40,10 @@ class OnlineToBatch(Serializable):
     Guarantee, for rows drawn independently from one distribution and a learner that had learned
     nothing before: for every W of the class
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
-    `guarantee` returns, over rows and draws: a single predictor may be worse. Risk is the expected
-    (weighted) log loss. Derived in docs/theory/sample.md.
+    `guarantee` returns. The expectations are over rows and draws: a single G is one draw of the
+    bound, and a single predictor may be worse. Risk is the expected log loss; with weights, of
+    :math:`w\,\ell` for independent rows (x, y, w); where the class is all linear models, W has its
+    penalty / T counted too. Derived in docs/theory/sample.md.
 
     Parameters
     ----------
@@ -133,7 +135,8 @@ class OnlineToBatch(Serializable):
         It is the regret bound of the learner's certificate divided by T, or, for a learner
         without a certificate, that of its `regret_bound`, if weights are 1 and contexts of norm at
         most R. The excess is over the best model of the certificate's class, or of row norm at
-        most ``B``.
+        most ``B``. A class of all models counts their penalty: the excess is then over risk plus
+        penalty / T, and with ``B`` over the risk alone.
         """
         bound, why = self._regret(B)
         return None if why else bound / self.n_rounds

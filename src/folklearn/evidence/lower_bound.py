@@ -102,8 +102,8 @@ class LowerBound(Serializable, ABC):
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return the same evidence about models of more features and classes, which come last.
 
-        New features are as if they had been 0 so far; rows stay rows among the classes that there
-        were: the loss over all classes is not smaller.
+        New features are as if they had been 0 so far. The bounds are then about losses over all
+        classes, which are not smaller than those over the classes that there were.
         """
 
     @property

@@ -70,7 +70,7 @@ class ExpansionPoint:
         sizes = np.abs(W) + np.abs(self.W) + np.abs(shift)
         rounding = np.abs(transposed) @ sizes[:, :, None]
         lengths = np.linalg.norm(away) + 4.0 * (d + 4.0) * UNIT * np.linalg.norm(rounding)
-        return float(lengths * (1.0 + 1e-12))
+        return float(lengths * (1.0 + 1e-12)) if lengths >= 0.0 else math.inf  # not NaN
 
     @cached_property
     def _all_classes(self) -> Any:

@@ -226,6 +226,7 @@ class Model(TableClassifier):
         labels, soft = numbers, validation.NO_SOFT_ROWS
         if numbers.ndim == 2:
             labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
+            numbers = soft  # which sum to 1: what the loss counts is what the evidence counts
         late = encoder.describe_late(batch) if batch.keys or batch.dense else {}
         n_rounds, sentences = pipeline.n_rounds, list[str]()
         try:
