@@ -59,6 +59,8 @@ class SparseRows:
     @classmethod
     def checked(cls, X: Any) -> "SparseRows":
         """Return the rows of a sparse array of SciPy that holds numbers at valid indices."""
+        if isinstance(X, SparseRows):
+            return X
         if X.dtype.kind not in "fiub":
             raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
         if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them

@@ -65,7 +65,7 @@ def policy_value(
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)
     with options.open_bad_rows(on_bad_row) as bad_rows:
-        decisions = list(read_decisions(source, reward_range, bad_rows.take))
+        decisions = read_decisions(source, reward_range, bad_rows.take)
         data = as_interactions(decisions, actions)
     lines = [_describe_log(source.name, data, bad_rows.n_rows), _TABLE.header]
     logged = logged_value(data, confidence=confidence)
