@@ -16,7 +16,7 @@ from typer import Option
 
 from folklearn.arrays import Array, Labels
 from folklearn.cli import display, options
-from folklearn.cli.display import TextTable, format_loss, new_console, warnings_shown
+from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.options import check_two_classes
 from folklearn.cli.predict import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
@@ -40,13 +40,6 @@ from folklearn.utils import count_of, join_names
 
 _MAX_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 _TOLERANCE = 1e-6  # of --exact, relative
-_TABLE = TextTable(
-    [
-        ("", "loss since", "average", "error", "regret bound", ""),
-        ("rows", "last line", "log loss", "rate", "a row", "rows/s"),
-    ],
-    width=13,
-)
 
 
 def audit(
@@ -95,7 +88,7 @@ def audit(
 
 
 class FileAudit:
-    """Read rows and predictions of them, and certify these, with a table of the progress."""
+    """Read rows and predictions of them, and certify these."""
 
     def __init__(
         self, console: Console, source: options.LearnedSource, path: str, device: str = OWN
@@ -112,31 +105,17 @@ class FileAudit:
             fields["no label"] = f"{count_of(n_unlabelled, 'row')}, which are left out"
         fields |= {"audited": path, "models": f"linear in {file.describe_columns()}"}
         console.print(display.format_fields(fields))
-        self._shown = 0, 0.0  # rows and loss by the last line
-        display.run_with_table(
-            console, _TABLE, self._certify(), self._cells, what="reading", total=len(file.y)
-        )
+        with display.progress_bar(console, "reading", len(file.y)) as report:
+            for X, y in self._batches():
+                start = self.certifier.n_rounds
+                self.certifier.observe_many(X, y, self.predictions.P[start : start + len(X)])
+                report(self.certifier.n_rounds)
 
     def _batches(self) -> Iterator[tuple[Array, Labels]]:
         start = 0
         for X in self._file.batches():
             yield X, self.predictions.y[start : start + len(X)]
             start += len(X)
-
-    def _certify(self) -> Iterator[int]:
-        for X, y in self._batches():
-            n_before = self.certifier.n_rounds
-            self.certifier.observe_many(X, y, self.predictions.P[n_before : n_before + len(X)])
-            yield self.certifier.n_rounds
-
-    def _cells(self, speed: float) -> list[str]:
-        (n_before, loss_before), n = self._shown, self.certifier.n_rounds
-        loss = self.certifier.loss
-        self._shown = n, loss
-        n_wrong = int((self.predictions.P[:n].argmax(axis=1) != self.predictions.y[:n]).sum())
-        losses = map(format_loss, ((loss - loss_before) / (n - n_before), loss / n))
-        bound = format_loss(self.certifier.certificate().regret_bound / n)
-        return [f"{n}", *losses, f"{n_wrong / n:.2%}", bound, f"{speed:.0f}"]
 
     def certificate(self, jobs: int | None = None) -> PredictionCertificate:
         """Return the certificate; with a number of threads the exact one, from further passes."""

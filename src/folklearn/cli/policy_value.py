@@ -30,7 +30,7 @@ from folklearn.readers.decision_logs import Option as LoggedOption
 from folklearn.readers.open import open_source
 from folklearn.utils import count_of, join_names
 
-_TABLE = TextTable([("policy", "value", "from", "to", "effective n")], width=12, left=24)
+_TABLE = TextTable([("policy", "value", "from", "to", "effective n")], left=24)
 _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 
 

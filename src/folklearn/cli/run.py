@@ -24,6 +24,7 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
+from folklearn.progress import working_time
 from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
@@ -272,12 +273,27 @@ def _save_often(
 
 
 def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[int]) -> None:
-    def format_cells(speed: float) -> list[str]:
-        losses = map(format_loss, (run.loss, run.holdout_loss))
-        return [f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]
+    """Print a line whenever the number of rows has doubled, and one at the end.
 
-    n_rows = scan.n_rows - scan.n_unlabelled if scan else None
-    display.run_with_table(console, _TABLE, counts, format_cells, what="learning", total=n_rows)
+    `counts` does the work, and yields the number of rows done.
+    """
+    n = n_shown = 0
+    started, total = working_time(), scan.n_rows - scan.n_unlabelled if scan else None
+    console.print(_TABLE.header, style="bold")
+
+    def show() -> None:
+        losses = map(format_loss, (run.loss, run.holdout_loss))
+        speed = n / (working_time() - started)
+        console.print(_TABLE.line([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
+
+    with display.progress_bar(console, "learning", total) as report:
+        for n in counts:
+            report(n)
+            if n >= max(1, 2 * n_shown):
+                show()
+                n_shown = n
+        if n > n_shown:
+            show()
 
 
 def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
