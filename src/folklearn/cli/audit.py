@@ -97,8 +97,8 @@ class FileAudit:
         self._file = file = LabelledFile(console, source)
         self.predictions = read_predictions(path, file)
         labels = self.predictions.labels
-        self._sizes = {"n_features": file.n_features, "n_classes": len(labels)}
-        self.certifier = Certifier(**self._sizes, constant=0, device=device)
+        sizes = {"n_features": file.n_features, "n_classes": len(labels)}
+        self.certifier = Certifier(**sizes, constant=0, device=device)
         fields = display.describe_run(file.dataset)
         fields["predicted"] = f"{file.dataset.target}, {display.describe_classes(labels)}"
         if n_unlabelled := len(file.has_label) - len(file.y):
@@ -134,7 +134,7 @@ class FileAudit:
         return replace(exact, models=models)
 
     def regression(self) -> Regression | None:
-        d, K = self._sizes.values()
+        d, K = self._file.n_features, len(self.predictions.labels)
         if not is_regression_affordable(K * d, 8 * len(self.predictions.y) * (d - 1)):
             return None
         X = np.concatenate([*self._file.batches()])
@@ -193,11 +193,8 @@ class LabelledFile:
         return f"the columns ({self._encoder.in_words.format(by='all rows')})"
 
     def batches(self) -> Iterator[Array]:
-        """Yield rows X (T, 1 + d), a constant and standardised columns.
-
-        A batch ends where the number of rows doubles.
-        """
-        for rows in self.dataset.rows(0):
+        """Yield rows X (T, 1 + d), a constant and standardised columns."""
+        for rows in self.dataset.rows():
             table, _, _ = rows.take_labelled()
             yield self._scaler.transform(self._encoder.encode_known(table))
 

@@ -24,8 +24,7 @@ _MAX_LINES = 8  # of columns, and of weights
 
 def inspect(model: options.ModelFile) -> None:
     """Show what a saved model has learned."""
-    loaded = options.load_model(model, "folklearn inspect")
-    typer.echo("\n".join(_describe_model(loaded)))
+    typer.echo("\n".join(_describe_model(options.load_model(model, "folklearn inspect"))))
 
 
 def _describe_model(model: Model) -> list[str]:

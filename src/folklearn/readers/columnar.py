@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,6 @@ class ArrowReader(Reader):
             schema = file.schema_arrow if self.format == "parquet" else file.schema
             if self.format == "parquet":
                 self.n_rows = file.metadata.num_rows
-        self._name_columns(schema)
-
-    def _name_columns(self, schema: Any) -> None:
         self.check_column_count(len(schema))
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):
@@ -121,7 +118,6 @@ class ArrowReader(Reader):
             raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
 
 
-@lru_cache(maxsize=256)
 def kind_of_type(type: Any) -> Kind | None:
     """Return the kind of column for an Arrow type; None if it cannot be read."""
     from pyarrow import types
