@@ -5,7 +5,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from rich import progress
@@ -59,23 +58,10 @@ def warnings_shown(console: Console) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Lines of right-aligned cells under their titles.
-
-    The first column is left-aligned and `left` characters wide, unless that is 0.
-    """
-
-    titles: Sequence[Sequence[str]]
-    left: int = 0
-
-    @property
-    def header(self) -> str:
-        return "\n".join(map(self.line, self.titles))
-
-    def line(self, cells: Sequence[str]) -> str:
-        first = cells[0].ljust(self.left) if self.left else cells[0].rjust(10)
-        return first + "".join(cell.rjust(12) for cell in cells[1:])
+def format_cells(cells: Sequence[str], left: int = 0) -> str:
+    """Return a line of right-aligned cells; the first may be left-aligned, `left` wide."""
+    first = cells[0].ljust(left) if left else cells[0].rjust(10)
+    return first + "".join(cell.rjust(12) for cell in cells[1:])
 
 
 @contextmanager

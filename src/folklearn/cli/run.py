@@ -11,7 +11,7 @@ from rich.console import Console
 from typer import Option
 
 from folklearn.cli import display, options
-from folklearn.cli.display import TextTable, format_loss
+from folklearn.cli.display import format_cells, format_loss
 from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
 from folklearn.cli.options import LearnedSource, Text, Texts
 from folklearn.cli.predict import PredictionWriter, open_writer
@@ -30,12 +30,12 @@ from folklearn.report import style
 from folklearn.utils import count_of
 
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
-_TABLE = TextTable([("rows", "loss", "hold-out", "error", "rows/s")])
+_TABLE = "rows", "loss", "hold-out", "error", "rows/s"
 _EXPLANATION = (
     "loss: average log loss, each row predicted before it was learned; hold-out: of rows ahead, "
     "by the model as it would be saved."
 )
-_WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
+_WINDOWS = ("last rows", "loss", "lower", "error"), ("", "", "bound", "")
 _LEARNER_HELP = f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings."
 
 
@@ -279,12 +279,12 @@ def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[
     """
     n = n_shown = 0
     started, total = working_time(), scan.n_rows - scan.n_unlabelled if scan else None
-    console.print(_TABLE.header, style="bold")
+    console.print(format_cells(_TABLE), style="bold")
 
     def show() -> None:
         losses = map(format_loss, (run.loss, run.holdout_loss))
         speed = n / (working_time() - started)
-        console.print(_TABLE.line([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
+        console.print(format_cells([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
 
     with display.progress_bar(console, "learning", total) as report:
         for n in counts:
@@ -331,12 +331,12 @@ def _summarise(model: Model, run: Run, signals: StreamSignals, n_bad: int) -> It
             "The last rows; the lower bound is for the linear models above, with their penalty, "
             "fixed for these rows:"
         )
-        yield _WINDOWS.header
+        yield from map(format_cells, _WINDOWS)
     for window in windows:
         bound = window.lower_bound / window.weight if window.lower_bound > 0.0 else None
         losses = map(format_loss, (window.loss / window.weight, bound))
         error = f"{window.n_errors / window.n_rounds:.2%}"
-        yield _WINDOWS.line([f"{window.n_rounds}", *losses, error])
+        yield format_cells([f"{window.n_rounds}", *losses, error])
 
 
 def _describe_total(model: Model) -> Iterator[str]:
