@@ -238,8 +238,7 @@ class FixedScaler:
             columns[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
         columns[:, d:] = 0.0
         columns[np.isnan(columns)] = 0.0
-        if self.intercept:
-            Z[:, 0] = 1.0
+        Z[:, : int(self.intercept)] = 1.0
         return Z
 
     def model(self, weights: Array, constants: Array) -> Array:
