@@ -141,11 +141,7 @@ def create(
     context: typer.Context,
     tenant: str = Option("main", metavar="NAME", help="Tenant whose models it gives access to."),
     model: str | None = Option(None, metavar="NAME", help="Its only model. Default: all."),
-    scope: list[str] | None = Option(
-        None,
-        metavar=_SCOPES,
-        help=_SCOPE_HELP,
-    ),
+    scope: list[str] | None = Option(None, metavar=_SCOPES, help=_SCOPE_HELP),
     expires: str | None = Option(
         None, metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."
     ),
