@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,7 @@ class ArrowReader(Reader):
             raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
 
 
+@lru_cache(maxsize=256)
 def kind_of_type(type: Any) -> Kind | None:
     """Return the kind of column for an Arrow type; None if it cannot be read."""
     from pyarrow import types

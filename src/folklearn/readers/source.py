@@ -107,6 +107,7 @@ class ByteSource:
         except OSError as error:
             raise self._read_error(error) from None
         self._origin: Any = origin
+        self._first_piece = b""  # of a file, so that it is not opened for every look
         # The bytes as they are stored; of a stream those that come.
         self.raw = Peekable(self._read_pieces()).read if self.is_live else self._read_pieces
         self._codec: str | None = ""  # None for UTF-8, "" before the first piece
@@ -140,15 +141,21 @@ class ByteSource:
         return ""
 
     def _read_pieces(self, looking: bool = False) -> Iterator[bytes]:
-        n_bytes = _FIRST_READ_BYTES
+        n_read = len(self._first_piece) if looking else 0
+        if n_read:
+            yield self._first_piece
         try:
             with (
                 nullcontext(self._origin) if self.path is None else open(self.path, "rb", 0) as file
             ):
+                if n_read:  # no pipe, which cannot be sought
+                    file.seek(n_read)
                 # `read1` returns what is there instead of waiting for as much as was asked for.
                 read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-                while piece := read(n_bytes):
-                    n_bytes = _READ_BYTES
+                while piece := read(_READ_BYTES if n_read else _FIRST_READ_BYTES):
+                    if not self.is_live:
+                        self._first_piece = self._first_piece if n_read else piece
+                        n_read += len(piece)
                     yield piece
         except OSError as error:
             raise self._read_error(error) from None
