@@ -39,7 +39,7 @@ run: $(VENV)/.installed-cli,plots
 	$(BIN)/folklearn run
 
 serve: $(VENV)/.installed-serve
-	$(BIN)/folklearn serve "$$(mktemp -d)" --demo
+	$(BIN)/python docs/demo.py
 
 test: lint types check
 

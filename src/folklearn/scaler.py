@@ -238,8 +238,7 @@ class FixedScaler:
             columns[:, :d] = (X[:, :d] - self.means[:d]) / open_ones[:d]
         columns[:, d:] = 0.0
         columns[np.isnan(columns)] = 0.0
-        if self.intercept:
-            Z[:, 0] = 1.0
+        Z[:, : int(self.intercept)] = 1.0
         return Z
 
     def model(self, weights: Array, constants: Array) -> Array:
@@ -293,14 +292,6 @@ class SparseScaler(Serializable):
     n_numbers : number of those that hold numbers.
     scale : False leaves the values as they are.
     intercept : whether the constant, 0.3 (1 without `scale`), is there.
-
-    Examples
-    --------
-    >>> from folklearn.model.batch import SparseInput
-    >>> scaler = SparseScaler(n_features=1)
-    >>> Z = scaler.transform(SparseInput.of_rows(SparseRows.of([[0.0, 3.0, 0.0, 4.0]])))
-    >>> (Z.row(0).indices - SPACE).tolist()[1:], Z.row(0).values
-    ([1, 3], array([0.3, 0.6, 0.8]))
     """
 
     PARAMS = ("n_features", "n_numbers", "scale", "intercept")

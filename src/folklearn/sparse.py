@@ -59,6 +59,8 @@ class SparseRows:
     @classmethod
     def checked(cls, X: Any) -> "SparseRows":
         """Return the rows of a sparse array of SciPy that holds numbers at valid indices."""
+        if isinstance(X, SparseRows):
+            return X
         if X.dtype.kind not in "fiub":
             raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
         if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them
@@ -107,22 +109,23 @@ class SparseRows:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "SparseRows":
         """Return the rows of `arrays`; ValueError if they are not valid."""
+        from scipy.sparse import csr_array
+
         names = ("indptr", "indices", "values")
         indptr, indices, values = (arrays[prefix + name] for name in names)
         rows = cls(indptr, indices, values, int(arrays[f"{prefix}width"].item()))
         kinds = [array.dtype.str for array in (indptr, indices, values)]
         if kinds not in (["<i8", "<i4", "<f8"], ["<i8", "<i8", "<f8"]):
             raise ValueError("sparse rows are of other types")
-        shapes = indptr.ndim, indices.ndim, indices.shape
-        if shapes != (1, 1, values.shape) or [*indptr[:1], *indptr[-1:]] != [0, len(values)]:
-            raise ValueError("sparse rows do not end where their values do")
         try:
-            array = rows.array()
+            array = csr_array((values, indices, indptr), shape=rows.shape)
             array.check_format(full_check=True)
         except ValueError as error:
             raise ValueError(f"sparse rows lead outside their arrays: {error}") from None
-        if not array.has_canonical_format or not np.isfinite(values).all():
-            raise ValueError("sparse rows are not sorted, or not finite")
+        if not (array.has_canonical_format and array.nnz == len(values)):
+            raise ValueError("sparse rows are not sorted, or do not end where their values do")
+        if not np.isfinite(values).all():
+            raise ValueError("sparse rows are not finite")
         return rows
 
     def __matmul__(self, M: Array) -> Array:

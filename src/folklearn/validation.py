@@ -134,9 +134,9 @@ def numbers_within(
 def table(X: Any) -> Any:
     if not sparse.is_sparse(X):
         X = numbers("X", X)
-    if X.ndim != 2:
+    if len(X.shape) != 2:
         raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
-    return X
+    return SparseRows.checked(X) if sparse.is_sparse(X) else X
 
 
 def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
@@ -151,8 +151,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     if not sparse.is_sparse(X):
         return contexts(X, n_features)
     _check_width(X, n_features)
-    if not isinstance(X, SparseRows):
-        X = SparseRows.checked(X)
+    X = SparseRows.checked(X)
     return X, checked_norms(X)
 
 

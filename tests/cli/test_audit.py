@@ -66,9 +66,6 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
         replace(certificate, models="the columns (numbers standardised by all rows)").in_words()
         in outcome.stderr
     )
-    last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
-    assert last_row[0][2] == f"{scores.log_loss:.4f}"
-    assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
     assert "counted as" not in outcome.stderr
 
 

@@ -282,7 +282,8 @@ def test_rows_of_a_pipe_come_as_they_are_written(head, lines, label, packed, end
 def test_bad_rows_are_left_out_exactly(
     rng, write, read, piped, monkeypatch, format, head, good, bad
 ):
-    monkeypatch.setattr("folklearn.readers.csv._FAULTY_CHUNK_BYTES", 200)
+    monkeypatch.setattr("folklearn.readers.source._FIRST_READ_BYTES", 200)
+    monkeypatch.setattr("folklearn.readers.source._READ_BYTES", 200)
     kinds = {"label": "text"} if format in ("vw", "svmlight") else {"a": "number", "label": "text"}
     is_bad = rng.random(300) < 0.1
     is_bad[0] = False

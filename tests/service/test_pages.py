@@ -1,6 +1,7 @@
 """The pages as a browser gets them: who may see what, what is escaped, and what is said."""
 
 import re
+import runpy
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -12,7 +13,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from folklearn.service import server
 from folklearn.service.keys import COOKIE, Keys, Sessions
 from folklearn.service.pages.handlers import CHART_SIZES
 from tests.service.running import Reply, Running, running
@@ -326,8 +326,9 @@ def test_files_of_the_pages_and_no_others(service: Running) -> None:
 
 
 def test_the_demonstration_is_what_the_pages_show(tmp_path: Path) -> None:
+    demo = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "demo.py"))
     with running(tmp_path) as own:
-        server.start_demo(own.address, own.key)
+        demo["start"](own.address, own.key)
         shown = Browser(own, own.key)
         while not {"digits", "front-page"} <= set(re.findall("[a-z-]+", shown.text("/"))):
             pass

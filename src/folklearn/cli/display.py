@@ -1,11 +1,10 @@
-"""What commands print: messages, a bar and a growing table, texts about rows and models."""
+"""What commands print: messages, a bar, lines of a table, texts about rows and models."""
 
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from rich import progress
@@ -59,55 +58,10 @@ def warnings_shown(console: Console) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Lines of right-aligned cells of `width` under their titles.
-
-    The first column is left-aligned and `left` characters wide, unless that is 0.
-    """
-
-    titles: Sequence[Sequence[str]]
-    width: int = 12
-    left: int = 0
-
-    @property
-    def header(self) -> str:
-        return "\n".join(map(self.line, self.titles))
-
-    def line(self, cells: Sequence[str]) -> str:
-        first = cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)
-        return first + "".join(cell.rjust(self.width) for cell in cells[1:])
-
-
-def run_with_table(
-    console: Console,
-    table: TextTable,
-    counts: Iterable[int],
-    cells: Callable[[float], Sequence[str]],
-    *,
-    what: str,
-    total: int | None,
-) -> None:
-    """Print a line whenever the number of rows has doubled, and one at the end.
-
-    `counts` does the work, and yields the number of rows done; `cells` returns the cells of a
-    line, given the rows a second. The bar is named `what`.
-    """
-    n = n_shown = 0
-    started = working_time()
-    console.print(table.header, style="bold")
-
-    def show() -> None:
-        console.print(table.line(cells(n / (working_time() - started))))
-
-    with progress_bar(console, what, total) as report:
-        for n in counts:
-            report(n)
-            if n >= max(1, 2 * n_shown):
-                show()
-                n_shown = n
-        if n > n_shown:
-            show()
+def format_cells(cells: Sequence[str], left: int = 0) -> str:
+    """Return a line of right-aligned cells; the first may be left-aligned, `left` wide."""
+    first = cells[0].ljust(left) if left else cells[0].rjust(10)
+    return first + "".join(cell.rjust(12) for cell in cells[1:])
 
 
 @contextmanager

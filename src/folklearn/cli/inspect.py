@@ -24,8 +24,7 @@ _MAX_LINES = 8  # of columns, and of weights
 
 def inspect(model: options.ModelFile) -> None:
     """Show what a saved model has learned."""
-    loaded = options.load_model(model, "folklearn inspect")
-    typer.echo("\n".join(_describe_model(loaded)))
+    typer.echo("\n".join(_describe_model(options.load_model(model, "folklearn inspect"))))
 
 
 def _describe_model(model: Model) -> list[str]:
@@ -91,10 +90,10 @@ def report(
         roles = source.roles
         if predictions is not None:
             audited = FileAudit(console, source, predictions)
+            predicted = audited.predictions
             facts = ModelSummary.of_predictions(
-                audited.file.labels, audited.P, audited.y, audited.certificate(),
-                hindsight=audited.file.regression(),
-                warnings=list(audited.predictions.notes(audited.y)),
+                predicted.labels, predicted.P, predicted.y, audited.certificate(),
+                hindsight=audited.regression(), warnings=predicted.notes,
             )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):

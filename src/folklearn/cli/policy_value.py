@@ -11,7 +11,7 @@ from typer import Argument, Option
 from folklearn import serialization
 from folklearn.bandits.agent import Agent
 from folklearn.cli import options
-from folklearn.cli.display import TextTable, format_fields, new_console, warnings_shown
+from folklearn.cli.display import format_cells, format_fields, new_console, warnings_shown
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import (
@@ -30,7 +30,8 @@ from folklearn.readers.decision_logs import Option as LoggedOption
 from folklearn.readers.open import open_source
 from folklearn.utils import count_of, join_names
 
-_TABLE = TextTable([("policy", "value", "from", "to", "effective n")], width=12, left=24)
+_TABLE = "policy", "value", "from", "to", "effective n"
+_NAME_WIDTH = 24
 _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 
 
@@ -65,9 +66,9 @@ def policy_value(
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)
     with options.open_bad_rows(on_bad_row) as bad_rows:
-        decisions = list(read_decisions(source, reward_range, bad_rows.take))
+        decisions = read_decisions(source, reward_range, bad_rows.take)
         data = as_interactions(decisions, actions)
-    lines = [_describe_log(source.name, data, bad_rows.n_rows), _TABLE.header]
+    lines = [_describe_log(source.name, data, bad_rows.n_rows), format_cells(_TABLE, _NAME_WIDTH)]
     logged = logged_value(data, confidence=confidence)
     lines.append(_format_line("the log's own", logged))
     policies: dict[str, Any] = {"uniform": uniform(data)}
@@ -79,7 +80,7 @@ def policy_value(
         try:
             lines.append(_format_line(name, estimate(reference)))
         except InvalidInputError:  # none of its actions was played
-            lines.append(_TABLE.line([name, *"----"]))
+            lines.append(format_cells([name, *"----"], _NAME_WIDTH))
     if policy is not None:
         with warnings_shown(new_console(quiet=False)):
             played = _make_policy(saved, policy, data, decisions)
@@ -103,7 +104,8 @@ def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
 def _format_line(name: str, estimate: Estimate) -> str:
     numbers = [f"{number:.4f}" for number in (_clip(estimate), estimate.low, estimate.high)]
     size, missing = f"{estimate.effective_size:.0f}", _name_missing(estimate)
-    return _TABLE.line([name, *("---" if missing else numbers), size]) + f"  {missing}".rstrip()
+    cells = [name, *("---" if missing else numbers), size]
+    return format_cells(cells, _NAME_WIDTH) + f"  {missing}".rstrip()
 
 
 def _clip(estimate: Estimate) -> float:

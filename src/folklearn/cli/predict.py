@@ -20,7 +20,7 @@ from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.roles import ID
-from folklearn.model.row_explanation import RowExplanation, explain_rows
+from folklearn.model.row_explanation import explain_rows
 from folklearn.model.run import Score
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
@@ -192,7 +192,9 @@ class PredictionWriter:
             )
         if self._explain:
             whys = list(explain_rows(self._model, rows.table, decided=best))
-            columns += [[why.against for why in whys], [_format_why(why) for why in whys]]
+            columns.append([why.against for why in whys])
+            tops = (why.top(_MAX_REASONS) for why in whys)
+            columns.append(["; ".join(f"{line} {line.nats:+.2f}" for line in top) for top in tops])
         columns += step.P[:, : self._n_classes].T.tolist()
         self._write(zip(*columns, strict=True))
 
@@ -200,10 +202,6 @@ class PredictionWriter:
         self._writer.writerows(lines)
         if self._is_live:
             self._file.flush()
-
-
-def _format_why(explanation: RowExplanation) -> str:
-    return "; ".join(f"{line} {line.nats:+.2f}" for line in explanation.top(_MAX_REASONS))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer import Option
 
 from folklearn.cli import display, options
-from folklearn.cli.display import TextTable, format_loss
+from folklearn.cli.display import format_cells, format_loss
 from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
 from folklearn.cli.options import LearnedSource, Text, Texts
 from folklearn.cli.predict import PredictionWriter, open_writer
@@ -24,17 +24,18 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
+from folklearn.progress import working_time
 from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
 
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
-_TABLE = TextTable([("rows", "loss", "hold-out", "error", "rows/s")])
+_TABLE = "rows", "loss", "hold-out", "error", "rows/s"
 _EXPLANATION = (
     "loss: average log loss, each row predicted before it was learned; hold-out: of rows ahead, "
     "by the model as it would be saved."
 )
-_WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
+_WINDOWS = ("last rows", "loss", "lower", "error"), ("", "", "bound", "")
 _LEARNER_HELP = f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings."
 
 
@@ -272,12 +273,27 @@ def _save_often(
 
 
 def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[int]) -> None:
-    def format_cells(speed: float) -> list[str]:
-        losses = map(format_loss, (run.loss, run.holdout_loss))
-        return [f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]
+    """Print a line whenever the number of rows has doubled, and one at the end.
 
-    n_rows = scan.n_rows - scan.n_unlabelled if scan else None
-    display.run_with_table(console, _TABLE, counts, format_cells, what="learning", total=n_rows)
+    `counts` does the work, and yields the number of rows done.
+    """
+    n = n_shown = 0
+    started, total = working_time(), scan.n_rows - scan.n_unlabelled if scan else None
+    console.print(format_cells(_TABLE), style="bold")
+
+    def show() -> None:
+        losses = map(format_loss, (run.loss, run.holdout_loss))
+        speed = n / (working_time() - started)
+        console.print(format_cells([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
+
+    with display.progress_bar(console, "learning", total) as report:
+        for n in counts:
+            report(n)
+            if n >= max(1, 2 * n_shown):
+                show()
+                n_shown = n
+        if n > n_shown:
+            show()
 
 
 def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
@@ -315,12 +331,12 @@ def _summarise(model: Model, run: Run, signals: StreamSignals, n_bad: int) -> It
             "The last rows; the lower bound is for the linear models above, with their penalty, "
             "fixed for these rows:"
         )
-        yield _WINDOWS.header
+        yield from map(format_cells, _WINDOWS)
     for window in windows:
         bound = window.lower_bound / window.weight if window.lower_bound > 0.0 else None
         losses = map(format_loss, (window.loss / window.weight, bound))
         error = f"{window.n_errors / window.n_rounds:.2%}"
-        yield _WINDOWS.line([f"{window.n_rounds}", *losses, error])
+        yield format_cells([f"{window.n_rounds}", *losses, error])
 
 
 def _describe_total(model: Model) -> Iterator[str]:

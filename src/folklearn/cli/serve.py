@@ -54,7 +54,6 @@ class ServeOptions:
     keep_days: float | None = Option(None, min=0.01, help="Days to keep events. Default: no limit.")
     keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any.")
     archive: bool = Option(False, "--archive", help="Put removed events into compressed files.")
-    demo: bool = Option(False, "--demo", help="In a new folder: train two models.")
 
     def limits(self) -> Limits:
         if self.archive and self.keep_days is None and self.keep_bytes is None:
@@ -83,8 +82,6 @@ def serve(
     limits, listening = asked.limits(), server.inherited_socket()
     host, port = (asked.host, asked.port) if listening is None else listening.getsockname()[:2]
     is_new = server.lacks_key(folder, host)
-    if asked.demo and not is_new:
-        raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
     with warnings_shown(new_console(quiet=False)):
         warm_up_service()
 
@@ -102,9 +99,6 @@ def serve(
             typer.echo("           shown this once: it may do everything. Make others with")
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  {address}   Ctrl-C ends it, and keeps everything")
-        if asked.demo and key is not None:
-            server.start_demo(address, key)
-            typer.echo("           open it in a browser, log in with the key, and watch")
 
     with suppress(KeyboardInterrupt, Terminated):
         server.serve(
@@ -147,11 +141,7 @@ def create(
     context: typer.Context,
     tenant: str = Option("main", metavar="NAME", help="Tenant whose models it gives access to."),
     model: str | None = Option(None, metavar="NAME", help="Its only model. Default: all."),
-    scope: list[str] | None = Option(
-        None,
-        metavar=_SCOPES,
-        help=_SCOPE_HELP,
-    ),
+    scope: list[str] | None = Option(None, metavar=_SCOPES, help=_SCOPE_HELP),
     expires: str | None = Option(
         None, metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."
     ),

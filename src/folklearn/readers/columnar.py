@@ -63,9 +63,6 @@ class ArrowReader(Reader):
             schema = file.schema_arrow if self.format == "parquet" else file.schema
             if self.format == "parquet":
                 self.n_rows = file.metadata.num_rows
-        self._name_columns(schema)
-
-    def _name_columns(self, schema: Any) -> None:
         self.check_column_count(len(schema))
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):

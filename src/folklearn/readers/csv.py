@@ -3,9 +3,9 @@
 Cells are separated by commas, semicolons, tabs or bars, whichever the header has most of, or by
 what the caller says. Spaces around names and cells and blank lines do not matter.
 
-A chunk is read by pyarrow. If it has faults or irregular quotes it is cut into smaller chunks, and
-those with a fault are read by Python's csv, which names the line. Python alone would take 3 times
-as long for text (10^5 rows of 11 mixed columns: 1.6 s instead of .5 s), and more for numbers.
+A chunk is read by pyarrow, one with faults or irregular quotes by Python's csv, which names the
+line. Python alone would take 3 times as long for text (10^5 rows of 11 mixed columns: 1.6 s instead
+of .5 s), and more for numbers.
 """
 
 import codecs
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.text import last_record_end, record_ends
+from folklearn.kernels.text import record_ends
 from folklearn.readers.columnar import convert_arrow
 from folklearn.readers.convert import Kinds, parse_amount, parse_number
 from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
@@ -31,7 +31,6 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
 _SPACE_LINE = re.compile(rb"(?:^|\n)[ \t]+\r?\n")
 _PLAIN_GAPS = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
-_FAULTY_CHUNK_BYTES = 2**17  # into which a chunk with a fault is cut
 _THREAD_BYTES = 2**20  # that a thread of pyarrow parses
 
 
@@ -122,20 +121,9 @@ class CsvReader(LineReader):
             if data[:n] != header[:n]:
                 break
             header, rest = header[n:], data[n:]
-            line += data.count(b"\n", 0, n)
-            size = len(rest)
-            while rest:
-                end = len(rest)
-                if end > size:
-                    end = last_record_end(rest[:size], self.delimiter) or end
-                records = Chunk(rest[:end], line)
-                parsed = self._parse_regular(records, wanted)
-                if parsed is None and size > _FAULTY_CHUNK_BYTES:
-                    size = _FAULTY_CHUNK_BYTES
-                    continue
-                yield parsed or self._parse_irregular(records, wanted)
-                line += rest.count(b"\n", 0, end)
-                rest = rest[end:]
+            if rest:
+                records = Chunk(rest, line + data.count(b"\n", 0, n))
+                yield self._parse_regular(records, wanted) or self._parse_irregular(records, wanted)
         if header:
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
 

@@ -8,7 +8,7 @@ action.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, dropwhile, groupby, islice
 from typing import Any, NamedTuple
 
@@ -77,15 +77,14 @@ def read_log(
     >>> log.actions.tolist(), log.rewards.tolist(), log.n_actions, log.feature_names
     ([0, 2], [1.0, 0.0], 3, ('age', 'new'))
     """
-    decisions = list(read_decisions(open_source(file), reward_range, on_bad))
-    return as_interactions(decisions, n_actions)
+    return as_interactions(read_decisions(open_source(file), reward_range, on_bad), n_actions)
 
 
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float] | None, on_bad: OnBad
-) -> Iterator[LoggedDecision]:
+) -> list[LoggedDecision]:
     range_used = None if reward_range is None else check_reward_range(reward_range)
-    free: list[LoggedDecision] = []  # rewards of 0, as long as the range is not known
+    decisions: list[LoggedDecision] = []
     lines = dropwhile(_is_blank, chain.from_iterable(chunk.lines() for chunk in source.chunks()))
     start = list(islice(lines, 2))
     parse = _choose_parser([data.decode(errors="replace") for _, data in start])
@@ -98,22 +97,18 @@ def read_decisions(
                 if fault:
                     raise InvalidInputError(fault)
                 decision = parse(text)
-                chosen = range_used or (_COSTS if decision.reward < 0.0 else _REWARDS)
-                scaled = _scale_reward(decision, chosen)
-                if range_used is None and abs(decision.reward) <= _ROUNDING:
-                    free.append(decision)
-                    continue
-                range_used = chosen
-                yield from (_scale_reward(earlier, chosen) for earlier in free)
-                free = []
-                yield scaled
+                likely_range = range_used or (_COSTS if decision.reward < 0.0 else _REWARDS)
+                _scale_reward(decision, likely_range)  # raises
+                decisions.append(decision)
+                if abs(decision.reward) > _ROUNDING:
+                    range_used = likely_range
             except InvalidInputError as error:
                 message = f"line {first} of {source.name}: {error}"
                 bad = BadRow(message, line=first, text=text, reason=str(error))
                 if on_bad is None:
                     raise bad from None
                 on_bad(bad)
-    yield from (_scale_reward(decision, _REWARDS) for decision in free)
+    return [_scale_reward(decision, range_used or _REWARDS) for decision in decisions]
 
 
 def check_reward_range(reward_range: Sequence[float]) -> tuple[float, float]:

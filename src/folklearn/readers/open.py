@@ -17,7 +17,7 @@ from folklearn.readers.records import JsonReader, RowsReader
 from folklearn.readers.source import ByteSource
 from folklearn.readers.sparse_text import SvmlightReader, VwReader
 from folklearn.readers.table import MissingValues, Table, kind_of_column, table_from_records
-from folklearn.sparse import SparseRows, is_sparse
+from folklearn.sparse import is_sparse
 
 # Of every format its reader, and how names of files of it end.
 _READERS: dict[str, tuple[Callable[..., Reader], tuple[str, ...]]] = {
@@ -132,13 +132,8 @@ def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
     """
     if isinstance(rows, Table):
         return rows
-    if is_sparse(rows):
-        matrix = rows if isinstance(rows, SparseRows) else SparseRows.checked(rows)
-        return Table({}, np.arange(1, len(matrix) + 1), matrix)
-    if isinstance(rows, np.ndarray):
-        X = validation.numbers("X", rows)
-        if X.ndim != 2:
-            raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
+    if is_sparse(rows) or isinstance(rows, np.ndarray):
+        X = validation.table(rows)
         return Table({}, np.arange(1, len(X) + 1), X)
     if isinstance(rows, Sequence):
         return table_from_records(rows, range(1, len(rows) + 1))

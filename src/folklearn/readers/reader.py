@@ -42,16 +42,12 @@ _MIN_ROWS_PER_RUN = 20  # of equal labels; sorted rows have far more
 class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
     """A row that cannot be read; the message says where it is, what is wrong and what to do.
 
-    Parameters
+    Attributes
     ----------
-    message : one sentence.
     line : where the row is: line of a text file, row (from 1) of a table.
     column : the column that is wrong, None if it is the whole row.
     text : the row as it was written, where it was.
     reason : what is wrong, without where it is and what to do.
-
-    Attributes
-    ----------
     sentence : the message without how to leave bad rows out, for callers that cannot.
     """
 
@@ -189,7 +185,6 @@ class Reader(ABC):
         self, chunks: Iterator[ParsedChunk], max_rows: int, on_bad: OnBad
     ) -> Iterator[Table]:
         waiting: list[Table] = []
-        n_waiting = 0
         error: InvalidInputError | None = None
         try:
             for parsed, bad in chunks:
@@ -202,15 +197,14 @@ class Reader(ABC):
                 if self._has_late_columns:
                     self._late.update(table.columns.keys() - self.all_names)
                     self.check_column_count(len(self.names) + len(self._late))
-                size, start = self.limit_rows(max_rows), 0
-                while start < len(table):
-                    piece = table.take(slice(start, start + max(1, size - n_waiting)))
-                    start += len(piece)
-                    n_waiting += len(piece)
-                    waiting.append(piece)
-                    if n_waiting >= size or (self.is_live and start == len(table)):
-                        yield Table.concat(waiting)
-                        waiting, n_waiting = [], 0
+                waiting += [table] if len(table) else []
+                n, size = sum(map(len, waiting)), self.limit_rows(max_rows)
+                n_ready = n if self.is_live else n - n % size
+                if n_ready:
+                    whole = Table.concat(waiting)
+                    for start in range(0, n_ready, size):
+                        yield whole.take(slice(start, min(start + size, n_ready)))
+                    waiting = [whole.take(slice(n_ready, n))] if n_ready < n else []
                 if error is not None:
                     break
         except InvalidInputError as caught:
@@ -358,30 +352,18 @@ class Scan:
             self.features = tuple(known_features[:_MAX_FEATURES_SCANNED].astype(int).tolist())
             self.n_features = len(self.features)
 
-    def _add_labels(self, lines: NDArray[np.int64], column: Any) -> None:
-        values: Sequence[Any]
-        if kind_of_column(column) == "object":
-            self.has_soft_labels |= any(isinstance(label, Mapping) for label in column)
-            hard = [
-                label if isinstance(label, Hashable) and not is_gap else None
-                for label, is_gap in zip(column, is_missing(column), strict=True)
-            ]
-            code_of = {label: k for k, label in enumerate(dict.fromkeys([None, *hard]), -1)}
-            codes, values = np.array([code_of[label] for label in hard]), [*code_of][1:]
-        else:
-            texts = as_text_column(column)
-            codes, values = texts.codes, texts.values
-        labelled = np.flatnonzero(codes >= 0)
-        self.n_unlabelled += len(lines) - len(labelled)
-        if not len(labelled):
-            return
-        counts = np.bincount(codes[labelled])
-        for code, row in zip(*distinct_codes(codes), strict=True):
-            self.labels[values[code]] = self.labels.get(values[code], 0) + int(counts[code])
-            self.first_lines.setdefault(values[code], int(lines[row]))
-        self._n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
-        self._n_runs += values[codes[labelled[0]]] != self._last_label
-        self._last_label = values[codes[labelled[-1]]]
+    def _add_labels(self, lines: NDArray[np.int64], column: Column) -> None:
+        is_object = kind_of_column(column) == "object"
+        labels: Any = column if is_object else as_text_column(column).to_list()
+        for line, label, is_gap in zip(lines.tolist(), labels, is_missing(column), strict=True):
+            self.has_soft_labels |= isinstance(label, Mapping)
+            if is_gap or not isinstance(label, Hashable):
+                self.n_unlabelled += 1
+                continue
+            self.labels[label] = self.labels.get(label, 0) + 1
+            self.first_lines.setdefault(label, line)
+            self._n_runs += label != self._last_label
+            self._last_label = label
 
 
 def scan(

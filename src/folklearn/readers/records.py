@@ -19,7 +19,7 @@ from folklearn.readers.reader import MAX_CELLS, MAX_COLUMNS, BadRow, LineReader,
 from folklearn.readers.source import ByteSource, Peekable
 from folklearn.readers.table import Column, Faults, convert_values
 
-_CHUNK_RECORDS = 1000
+_CHUNK_RECORDS = MAX_CELLS // MAX_COLUMNS  # 335 rows, so that no table has more cells
 
 
 def convert_records(
@@ -104,19 +104,8 @@ class JsonReader(LineReader):
         for chunk in self._source.chunks(looking=looking):
             lines = chunk.lines()
             while numbered := list(islice(lines, _CHUNK_RECORDS)):
-                yield from self._parse_part(numbered, kinds)
-
-    def _parse_part(
-        self, numbered: list[tuple[int, bytes]], kinds: Kinds | None
-    ) -> Iterator[ParsedChunk]:
-        """Yield lines as rows, in parts that have at most MAX_CELLS cells."""
-        rows, lines, texts, bad = self._parse_lines(numbered, _parse_unless_blank)
-        if len(rows) > 1 and len(rows) * len(set().union(*rows)) > MAX_CELLS:
-            half = len(numbered) // 2
-            for half_of_them in (numbered[:half], numbered[half:]):
-                yield from self._parse_part(half_of_them, kinds)
-        else:
-            yield convert_records(self, rows, lines, kinds, texts, bad)
+                rows, numbers, texts, bad = self._parse_lines(numbered, _parse_unless_blank)
+                yield convert_records(self, rows, numbers, kinds, texts, bad)
 
 
 def _parse_unless_blank(text: str) -> dict[str, Any] | None:

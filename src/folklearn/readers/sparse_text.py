@@ -70,8 +70,7 @@ class _SparseReader(LineReader):
     def _parse_line(self, text: str) -> SparseLine | None: ...
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        for chunk in self._source.chunks(looking=looking):
-            yield self._parse_chunk(chunk, kinds)
+        return (self._parse_chunk(chunk, kinds) for chunk in self._source.chunks(looking=looking))
 
     def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
         is_svmlight = self.format == "svmlight"

@@ -244,13 +244,6 @@ class MissingValues:
     ----------
     texts : those asked for, numbers as text.
     taken : how often texts that were not asked for were taken for missing, by column.
-
-    Examples
-    --------
-    >>> table = table_from_records([{"a": -999, "b": "?"}, {"a": 3, "b": "x"}], [1, 2])
-    >>> masked = MissingValues(["?", -999]).mask(table)
-    >>> masked.columns["a"].tolist(), masked.columns["b"].to_list()
-    ([nan, 3.0], [None, 'x'])
     """
 
     def __init__(self, asked: Any = None) -> None:

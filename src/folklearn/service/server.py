@@ -4,16 +4,11 @@ import ipaddress
 import os
 import shutil
 import socket
-import threading
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from itertools import cycle
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,7 +20,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
-from folklearn.service.client import Client, ServiceError
 from folklearn.service.events import Config
 from folklearn.service.http import EndpointApp, describe_api
 from folklearn.service.keys import Keys
@@ -35,7 +29,6 @@ from folklearn.service.pages.handlers import ModelPageCache, page_routes
 from folklearn.service.routes import ENDPOINTS, route_by_name
 from folklearn.service.service import Service
 from folklearn.service.workers import UVICORN_OPTIONS, serve_with_workers
-from folklearn.synthetic import DIGITS_TARGET, digits
 
 TENANT = "main"
 _FIRST_INHERITED = 3  # file descriptor, by the protocol of systemd
@@ -165,32 +158,3 @@ def serve(
             serve_with_workers(service, app, listening, n_workers, log)
         else:
             uvicorn.Server(uvicorn.Config(app, **UVICORN_OPTIONS)).run(sockets=[listening])
-
-
-_CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action
-_ACTIONS = ["news", "weather", "film"]
-
-
-def start_demo(address: str, key: str) -> None:
-    """Create a model of digits, whose labels come later, and an agent; teach them meanwhile."""
-    client, rng = Client(address, key, tries=0), np.random.default_rng(7)  # not the agent's seed
-
-    def teach() -> None:
-        asked, times = deque[tuple[str | None, str]](), cycle(_CLICKS)
-        with suppress(ConnectionError, ServiceError):  # the service has ended
-            model = client.create("digits")
-            agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
-            for pixels in cycle(digits()):
-                row = dict(pixels)
-                label = row.pop(DIGITS_TARGET)
-                asked.append((model.predict(row).id, label))
-                if len(asked) > 30:  # a label comes so many rows late
-                    id, shown = asked.popleft()
-                    model.learn(shown, id=id)
-                time_of_day = next(times)
-                chosen = agent.decide({"time": time_of_day})
-                chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
-                agent.reward(chosen.id, float(rng.random() < chance))
-                time.sleep(0.1)
-
-    threading.Thread(target=teach, daemon=True).start()
