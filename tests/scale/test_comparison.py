@@ -24,10 +24,9 @@ def test_the_rows(rows):
     assert [row.learner for row in found.rows] == list(LEARNERS)
     for row in found.rows:
         learner = catalogue.make(row.learner, 3, 3, LEARNERS[row.learner])
-        scores = progressive(learner, *rows, comparator=best)
+        scores = progressive(learner, *rows)
         np.testing.assert_array_equal(row.scores.P, scores.P)
         assert row.regret == row.scores.loss - best.loss - best.penalty
-        assert row.regret == pytest.approx(scores.regret - best.penalty)
         assert row.seconds > 0.0
     assert "ogd 0." in repr(found)
     assert "logistic regression in hindsight, penalty counted" in repr(found)
