@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -43,7 +42,6 @@ from folklearn.sparse import SparseRows
 
 Labels = NDArray[Any]
 
-_AUTO = "auto"
 _MAX_LABEL = 2**53  # from here on, neighbouring integers are the same float
 _LABEL_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers"}
 _ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -77,7 +75,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
         that drift; None forgets nothing. Only ``"folklore"`` takes it.
     passes : most passes of the penalised fit over the rows, for each ridge; 1 learns each row
-        once, as all learners but ``"auto"`` do in any case. ``"auto"`` is right almost always.
+        once, as all learners but ``"auto"`` do in any case. None is right almost always.
     shuffle : whether `fit` shuffles the rows; False keeps the order of a stream.
     scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
@@ -143,13 +141,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         B: float | None = None,
         lam: float | None = None,
         memory: int | None = None,
-        passes: int | str = _AUTO,
+        passes: int | None = None,
         shuffle: bool = True,
         scale: bool = True,
         fit_intercept: bool = True,
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
-        terms: str = _AUTO,
+        terms: str = "auto",
         missing: Any = None,
         class_weight: Any = None,
         max_weight: float | None = None,
@@ -295,11 +293,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.model_.certificate()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `model_` to a safetensors file, which `folklearn.load` reads."""
-        check_is_fitted(self)
-        self.model_.save(path)
-
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         names = "B", "lam", "memory", "max_weight"
         values = {name: getattr(self, name) for name in names}
@@ -317,11 +310,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""
-        is_fitted = self.learner == _AUTO
-        if isinstance(self.passes, str):
-            if self.passes == _AUTO:
-                return MAX_PASSES if is_fitted else 0
-            raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
+        is_fitted = self.learner == "auto"
+        if self.passes is None:
+            return MAX_PASSES if is_fitted else 0
         passes = validation.count("passes", self.passes, 1)
         if passes > 1 and not is_fitted:
             raise InvalidInputError(

@@ -326,7 +326,7 @@ class Metrics(Serializable):
             segments.append(Segment(start, min(n, start + size), *totals, lower_bound, holdout))
         return tuple(segments)
 
-    def windows(self, n_rows: int | None = None) -> list[Segment]:
+    def windows(self, n_rows: int | None = None) -> list[Window]:
         """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all.
 
         `n_rows` asks for one: the shortest of at least as many rows, or of all.
@@ -346,7 +346,7 @@ class Metrics(Serializable):
             totals = totals + self._windows[index]
             if n - start >= wanted or start == 0:
                 loss, n_errors, weight = totals.tolist()
-                windows.append(Segment(start, n, loss, int(n_errors), weight))
+                windows.append(Window(start, n, loss, int(n_errors), weight, -math.inf))
             while wanted <= n - start:
                 wanted *= 2
         if n_rows is None:

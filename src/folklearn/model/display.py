@@ -16,7 +16,6 @@ from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.explain import Explanation
-    from folklearn.model.model import Model
     from folklearn.model.shapes import Shape
 
 _MAX_PANELS, _PANELS_ACROSS = 12, 4
@@ -33,7 +32,7 @@ class ReportPage(str):
         return f"ReportPage of {len(self):,} characters"
 
 
-def render_report(title: str, facts: ModelSummary, path: Any = None) -> ReportPage:
+def render_report(title: str, facts: ModelSummary, path: Any = None) -> str:
     """Return a summary as one HTML page that needs no other file; write it to a path."""
     names = [name for name in facts.plot_data if name not in ("errors", "drift")]
     images = {name: style.svg_uri(facts.draw(name)) for name in names}
@@ -45,12 +44,6 @@ def render_report(title: str, facts: ModelSummary, path: Any = None) -> ReportPa
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
     return ReportPage(page)
-
-
-def report_model(model: "Model", title: str, path: Any = None) -> ReportPage:
-    if not model.n_rounds:
-        raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
-    return render_report(title, ModelSummary.of_model(model), path)
 
 
 @style.use_style()

@@ -39,12 +39,10 @@ _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as t
 StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
 
 
-def is_degraded(loss: float, holdout_loss: float) -> bool:
-    """Tell whether the model as it would be saved does clearly worse than the running one."""
-    return holdout_loss > _DEGRADED_FACTOR * loss + _DEGRADED_NATS
-
-
 def holdout_warning(loss: float, holdout_loss: float) -> str:
+    """Return what to say of a model that would do clearly worse once saved, "" of any other."""
+    if not holdout_loss > _DEGRADED_FACTOR * loss + _DEGRADED_NATS:
+        return ""
     return (
         f"the saved model will do worse than the running one. Rows ahead, it had an average loss "
         f"of {holdout_loss:.4f}, where predictions with every label known had {loss:.4f}: what is "

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -19,11 +20,14 @@ from folklearn.metrics.predictions import PredictionBatch, log_loss, probability
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
+from folklearn.model.display import render_report
 from folklearn.model.explain import Explanation, explain_model
+from folklearn.model.export import make_onnx
 from folklearn.model.labels import PendingPrediction, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
+from folklearn.model.summary import ModelSummary
 from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
@@ -362,16 +366,14 @@ class Model(TableClassifier):
 
         With ``windows=True`` each has a lower bound on the total loss of every linear model there.
         """
-        pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
-        if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            sums = pipeline.evidence.suffixes(min((s.start for s in segments), default=0))
+        pipeline, windows = self.pipeline, self.metrics.windows(n_rows)
+        if pipeline is None or not (self.has_window_bounds and self._has_counted_all):
+            return windows
+        sums = pipeline.evidence.suffixes(min((w.start for w in windows), default=0))
         return [
-            Window(
-                segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
-                sums[segment.start].lower_bound() if segment.start in sums else -math.inf,
-            )
-            for segment in segments
-        ]  # fmt: skip
+            replace(w, lower_bound=sums[w.start].lower_bound()) if w.start in sums else w
+            for w in windows
+        ]
 
     def _watch_columns(self, n_rows: int) -> None:
         n = self.n_rounds
@@ -418,9 +420,9 @@ class Model(TableClassifier):
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return the text of one HTML page about its life, self-contained; write it to a path."""
-        from folklearn.model.display import report_model
-
-        return report_model(self, title, path)
+        if not self.n_rounds:
+            raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
+        return render_report(title, ModelSummary.of_model(self), path)
 
     def release_rows(self) -> None:
         """Let go of every row of the data; it goes on to learn, predict and prove.
@@ -459,8 +461,6 @@ class Model(TableClassifier):
         outputs `label` and `probabilities`. Words have no such form. `categories` lists further
         ones of columns with more than a hundred.
         """
-        from folklearn.model.export import make_onnx
-
         serialization.write_bytes(path, make_onnx(self, categories))
 
     COUNTERS = ("_n_asked",)

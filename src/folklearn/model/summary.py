@@ -21,7 +21,7 @@ from folklearn.metrics.accumulator import (
     Window,
 )
 from folklearn.metrics.predictions import PredictionBatch
-from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.holdout import holdout_warning
 from folklearn.model.roles import NUMBER
 from folklearn.report.rendering import format_about, format_loss, format_share
 from folklearn.utils import count_of, join_names
@@ -83,8 +83,8 @@ class ModelSummary:
         notes, warnings = [*filter(None, [model.sets.in_words()])], describe_oddities(model)
         if n_before := max(0, model.n_rounds - metrics.n_rows):
             notes.append(f"Of {count_of(n_before, 'row')} learned before there is no record here.")
-        if is_degraded(loss, holdout):
-            warnings.append(f"Warning: {holdout_warning(loss, holdout)}.")
+        if warning := holdout_warning(loss, holdout):
+            warnings.append(f"Warning: {warning}.")
         explanation = None
         if pipeline is not None and pipeline.learner is not None:
             explanation = model.explain(importance=importance)
@@ -161,16 +161,6 @@ class ModelSummary:
     def attention(self) -> list[str]:
         by_class = zip(self.labels, self.metrics.by_class(), strict=False)
         return [*describe_problems(by_class, self.columns, self.metrics.n_rows), *self.warnings]
-
-    @property
-    def worst_confusion(self) -> str:
-        wrong = self.metrics.confusion
-        np.fill_diagonal(wrong, 0)
-        if not wrong.any():
-            return "no row was predicted as another class"
-        truth, predicted = divmod(int(wrong.argmax()), len(wrong))
-        names = f"{self.labels[truth]} was predicted as {self.labels[predicted]}"
-        return f"most often {names}, {int(wrong.max()):,} times"
 
     @property
     def lower_bound(self) -> float | None:
