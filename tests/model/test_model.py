@@ -542,11 +542,10 @@ def test_costs_of_two_classes_are_a_threshold(rng):
     model = Model("folklore")
     for value, label in zip(x, y, strict=True):
         model.learn_one({"x": value}, label)
-    for value in x:
-        p = model.predict_proba_one({"x": value})["fraud"]
-        decided = model.predict_one({"x": value}, costs={"fraud": 50, "not yet": 2})
-        assert decided == ("fraud" if p > 1.0 / 51.0 else "ok")
-    assert Model().predict_one({"x": 1.0}, costs={"fraud": 50}) is None
+    rows = [{"x": value} for value in x]
+    P = model.predict_proba(rows)[:, model.labels.index("fraud")]
+    decided = model.predict(rows, costs={"fraud": 50})
+    assert decided == ["fraud" if p > 1.0 / 51.0 else "ok" for p in P]
     for costs, sentence in [
         ({"Fraud": 2}, "costs name the class 'Fraud', which the model does not know; its classes"),
         ({("ok", 3): 2}, "costs name the class 3,"),

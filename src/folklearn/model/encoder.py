@@ -494,6 +494,3 @@ class TableEncoder(Serializable):
         self.admit(keys, roles)
         if "dense" in record.config:
             self.dense = record.inner("dense", TableEncoder)
-
-    def __repr__(self) -> str:
-        return f"TableEncoder({join_names(list(self.roles))})"

@@ -151,19 +151,17 @@ class LabelEncoder:
         inverse = self._inverse_class_weight
         return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
 
-    def decide(self, P: Array, costs: Costs | None, *, may_come: bool = False) -> Labels:
+    def decide(self, P: Array, costs: Costs | None) -> Labels:
         r"""Return the class (T,) of least expected cost by P (T, K); without costs the likeliest.
 
         Predicting class j costs :math:`\sum_k p_k C_{kj} / w_k`: weights w of classes have made
-        their probabilities larger. `costs` may name classes that are not known if they `may_come`.
+        their probabilities larger.
         """
         if costs is None:
             return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
-        return (
-            (P * self._inverse_class_weight) @ self.cost_matrix(costs, may_come=may_come)
-        ).argmin(axis=1)
+        return ((P * self._inverse_class_weight) @ self.cost_matrix(costs)).argmin(axis=1)
 
-    def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
+    def cost_matrix(self, costs: Costs) -> Array:
         """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""
         if not isinstance(costs, Mapping):
             raise InvalidInputError(
@@ -181,14 +179,13 @@ class LabelEncoder:
                 continue
             is_pair = isinstance(key, tuple) and len(key) == 2
             unknown = [label for label in (key if is_pair else [key]) if label not in self.numbers]
-            if not unknown:
-                pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
-            elif not may_come:
+            if unknown:
                 classes = join_names(list(map(str, self.kept)))
                 raise InvalidInputError(
                     f"costs name the class {unknown[0]!r}, which the model does not know; its "
                     f"classes are: {classes}"
                 )
+            pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
         for pair, cost in pairs.items():  # more special than the cost of a class
             C[pair] = cost
         return C
@@ -301,11 +298,6 @@ class PendingPrediction(NamedTuple):
     p: Array
     unseen: float
     thresholds: Array | None = None
-
-    def as_batch(self, n_classes: int) -> tuple[Array, Array, Labels]:
-        """Return probabilities (1, K), that of a new class (1,), and how many were known (1,)."""
-        P = np.pad(self.p, (0, n_classes - len(self.p)))[None]
-        return P, np.array([self.unseen]), np.array([len(self.p)])
 
     def plain(self) -> list[Any]:
         """Return it as JSON holds it."""

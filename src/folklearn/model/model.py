@@ -247,7 +247,8 @@ class Model(TableClassifier):
         if not was_open:  # until a class comes that was not declared
             u[np.logical_and.accumulate(np.diff(n_known, append=pipeline.n_classes) == 0)] = 0.0
         if asked is not None:
-            P, u, n_known = asked.as_batch(P.shape[1])
+            P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
+            u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
         values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
         row_weights = weights
         if self.label_encoder.class_weight is not None:

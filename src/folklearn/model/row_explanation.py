@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 _Line = tuple[tuple[str, ...], str]  # the columns that it belongs to, and its name
 _WAVES: _Line = (), "waves of all columns"
 _CONSTANT: _Line = (), "constant"
-_FIT_OF_LINES, _FIT_OF_TERMS = (
-    f"the fit of {kind} to all rows" for kind in ("lines", "lines and terms")
-)
+_FIT_OF_LINES = "the fit of lines to all rows"
+_FIT_OF_TERMS = "the fit of lines and terms to all rows"
 _FIT_OF_WORDS = "words on top"
 _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
 _MAX_DRAWN_LINES = 20

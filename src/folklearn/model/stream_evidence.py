@@ -292,10 +292,6 @@ class StreamEvidence(Serializable):
             for (start, stop), sums in zip(spans, evidence, strict=True):
                 self._ladder.append(EvidenceSpan(start, stop, sums))
 
-    def __getstate__(self) -> dict[str, Any]:
-        self.rows.batch(self.numeric)  # so that what is pickled does not depend on who has looked
-        return self.__dict__
-
 
 def _distributions(P: Array, n_classes: int) -> Array:
     """Return predictions with those made distributions that are none: no class was known."""

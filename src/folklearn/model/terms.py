@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
-from folklearn.kernels.scaling import (
-    CROSS,
-    HINGE,
-    N_TERM_MOMENTS,
-    PRODUCT,
-    STEP,
-    expand_terms,
-    scale_terms,
-)
+from folklearn.kernels import scaling
+from folklearn.kernels.scaling import CROSS, HINGE, PRODUCT, STEP
 from folklearn.learners.base import Learner, rows_to_review
 from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.batch import RawBatch
@@ -98,7 +91,7 @@ class TermSet(Serializable):
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
         out = np.empty((len(X), len(self)))
         waves = self.frequencies, self.phases
-        expand_terms(X, Z, self.kinds, self.columns, self.numbers, *waves, out)
+        scaling.expand_terms(X, Z, self.kinds, self.columns, self.numbers, *waves, out)
         return out
 
     def names(self, columns: Sequence[str]) -> list[str]:
@@ -306,7 +299,7 @@ class TermScaler(OnlineScaler):
 
     def _set_terms(self, terms: TermSet) -> None:
         self.terms, self._factors = terms, terms.factors
-        self._term_moments: Array = np.zeros((N_TERM_MOMENTS, len(terms)))
+        self._term_moments: Array = np.zeros((scaling.N_TERM_MOMENTS, len(terms)))
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         return self._with_terms(X, super().scale_rows(X, learn=learn), learn)
@@ -322,7 +315,7 @@ class TermScaler(OnlineScaler):
         raw = np.ascontiguousarray(X[:, : terms.n_columns])
         values = terms.expand(raw, Z[:, columns] / self.unit)
         both = np.empty((len(X), len(terms) + Z.shape[1]))
-        scale_terms(values, self._term_moments, learn, self._factors, both)
+        scaling.scale_terms(values, self._term_moments, learn, self._factors, both)
         both[:, len(terms) :] = Z
         return both
 
