@@ -107,9 +107,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     of columns. A label is text, an integer or a truth value, one kind per estimator.
 
     A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
-    skops keep everything; skops has to trust the class::
-
-        skops.io.load(file, trusted=["folklearn.adapters.sklearn.FolkloreClassifier"])
+    skops, which has to trust the class, keep everything.
 
     Examples
     --------
@@ -121,13 +119,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model = FolkloreClassifier().fit(X, y)
     >>> model.score(X_new, y_new) > 0.95, model.predict_proba(X_new).shape
     (True, (45, 3))
-
-    Classes as they come:
-
-    >>> model = FolkloreClassifier(learner="folklore")
-    >>> model = model.partial_fit([[0.1], [0.9]], ["sun", "rain"])
-    >>> model.partial_fit([[0.5]], ["snow"]).classes_.tolist()
-    ['rain', 'snow', 'sun']
     """
 
     model_: Model

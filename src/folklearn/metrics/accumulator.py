@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,10 +84,7 @@ def add_to_ladder(ladder: list[EvidenceSpan], span: EvidenceSpan) -> None:
 
 def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
     """Return every union of the newest spans, the shortest first."""
-    suffixes: list[EvidenceSpan] = []
-    for span in reversed(spans):
-        suffixes.append(span + suffixes[-1] if suffixes else span)
-    return suffixes
+    return [*accumulate(reversed(spans), lambda later, span: span + later)]
 
 
 @dataclass(frozen=True)

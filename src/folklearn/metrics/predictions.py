@@ -52,8 +52,6 @@ class PredictionBatch(NamedTuple):
         holdout: Array,
         values: Any,
         absent: Array,
-        encoded: Any = None,
-        row_weights: Any = None,
     ) -> Self:
         """Make a batch of P (T, K), the probabilities given that the class is known."""
         P_outright = P * (1.0 - unseen)[:, None]
@@ -74,7 +72,7 @@ class PredictionBatch(NamedTuple):
         return cls(
             P_outright, unseen, labels, p_label, weights, predicted, targets, new_mass, known,
             holdout, np.require(values, np.float64, ["C", "W"]),  # as the kernel is compiled for
-            absent, encoded, weights if row_weights is None else row_weights,
+            absent, row_weights=weights,
         )  # fmt: skip
 
     @property

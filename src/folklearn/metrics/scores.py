@@ -81,7 +81,8 @@ class Scores:
     """Losses and scores of predictions; averages are over the weights."""
 
     P: Array  #: (T, K), row t predicted before label t was seen
-    y: NDArray[np.int64] | Array  #: (T,) classes or (T, K) soft labels
+    labels: Labels  #: (T,) classes, -1 if they are soft
+    soft: Array  #: (T, K) soft labels, no rows without
     weight: Array  #: (T,)
     losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most 34.5
     n_clipped: int  #: rounds in which the label had a probability below 1e-15
@@ -108,13 +109,12 @@ class Scores:
     @cached_property
     def error_rate(self) -> float:
         """How often the most likely class (the lowest on ties) was wrong."""
-        return self._average(1.0 - label_mass(self.P, *self._labels))
+        return self._average(1.0 - label_mass(self.P, self.labels, self.soft))
 
     @cached_property
     def brier(self) -> float:
         """The average of sum_k (p_k - y_k)^2, between 0 and 2."""
-        labels, soft = self._labels
-        targets = soft if len(soft) else np.eye(self.P.shape[1])[labels]
+        targets = self.soft if len(self.soft) else np.eye(self.P.shape[1])[self.labels]
         return self._average(((self.P - targets) ** 2).sum(axis=1))
 
     def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
@@ -127,7 +127,7 @@ class Scores:
         >>> curve.predicted, curve.observed, round(curve.error, 6)
         (array([0.8]), array([0.7]), 0.1)
         """
-        (labels, soft), weights = self._labels, self.weight
+        labels, soft, weights = self.labels, self.soft, self.weight
         n_bins = validation.count("n_bins", n_bins, 1)
         if label is None:
             predicted = self.P.max(axis=1, initial=0.0)
@@ -145,10 +145,6 @@ class Scores:
     def calibration_error(self) -> float:
         """The expected calibration error over 15 bins."""
         return self.calibration().error
-
-    @property
-    def _labels(self) -> tuple[NDArray[np.int64], Array]:
-        return validation.labels(self.y, self.n_rounds, self.P.shape[1])
 
     def _weigh(self, values: Array) -> Array:
         # A round of weight 0 does not count, even if its loss is infinite.
@@ -176,14 +172,14 @@ def score(P: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None) -> Sco
         raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
     P = check_probabilities(P, *P.shape)
     labels, soft = validation.labels(y, *P.shape)
-    weights, targets = validation.weights(weight, len(P)), soft if len(soft) else labels
+    weights = validation.weights(weight, len(P))
     is_low = P < MIN_PROBABILITY
     if len(soft):
         is_clipped = ((soft > 0.0) & is_low).any(axis=1)
     else:
         is_clipped = is_low[np.arange(len(P)), labels]
     losses = log_losses(P, labels, soft, MIN_PROBABILITY)
-    return Scores(P, targets, weights, losses, int(is_clipped.sum()))
+    return Scores(P, labels, soft, weights, losses, int(is_clipped.sum()))
 
 
 def progressive(

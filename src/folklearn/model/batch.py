@@ -55,15 +55,12 @@ class SparseInput:
             validation.rows_of_contexts(rows, rows.shape[1])
         compact = {slot: rows.compact() for slot, rows in parts.items()}
         ordered = sorted(({0: ones} | dict.fromkeys(slots, ones) | compact).items())
-        counts = np.array([np.diff(rows.indptr) for _, rows in ordered])
-        indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
-        starts = indptr[:-1] + np.cumsum(counts, axis=0) - counts
-        indices, values = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
-        for (slot, rows), start, count in zip(ordered, starts, counts, strict=True):
-            places = np.repeat(start - rows.indptr[:-1], count) + np.arange(rows.nnz)
-            indices[places] = rows.indices + np.int64(slot) * SPACE
-            values[places] = rows.values
-        cells = SparseRows(indptr, indices, values, (n_slots + 1) * SPACE)
+        rows_of_cells = [np.repeat(np.arange(T), np.diff(rows.indptr)) for _, rows in ordered]
+        order = np.argsort(np.concatenate(rows_of_cells), kind="stable")
+        indices = np.concatenate([rows.indices + np.int64(slot) * SPACE for slot, rows in ordered])
+        values = np.concatenate([rows.values for _, rows in ordered])
+        indptr = np.sum([rows.indptr for _, rows in ordered], axis=0)
+        cells = SparseRows(indptr, indices[order], values[order], (n_slots + 1) * SPACE)
         return cls(numbers, tuple(slots), cells)
 
     @classmethod

@@ -56,12 +56,7 @@ class TableEncoder(Serializable):
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space too wide to be dense
     (`SparseInput`); columns next to words come both ways, dense by the encoder `dense`. Ids,
-    weights and targets have no place.
-
-    Parameters
-    ----------
-    roles, crosses, missing : as for `folklearn.Model`.
-    sparse : whether rows stay sparse; they do if there are words.
+    weights and targets have no place. Rows stay sparse if that is asked for, or there are words.
     """
 
     PARAMS = ("sparse", "missing")

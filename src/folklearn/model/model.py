@@ -250,13 +250,12 @@ class Model(TableClassifier):
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
             u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
         values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
-        row_weights = weights
+        predicted = PredictionBatch.of(
+            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent
+        )._replace(encoded=batch.X)
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)
-        predicted = PredictionBatch.of(
-            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent,
-            batch.X, row_weights,
-        )  # fmt: skip
+            predicted = predicted._replace(row_weights=row_weights)
         self.metrics.add(predicted)
         if self.sets.coverage:
             issued = None if asked is None else asked.thresholds

@@ -49,12 +49,6 @@ class StreamEvidence(Serializable):
 
     Guarantee: the bound is at most the total loss of every fixed linear model in these
     coordinates, its penalty counted, in floating point too (docs/theory/evidence.md).
-
-    Parameters
-    ----------
-    C : inverse of the penalty, as in scikit-learn.
-    scale, intercept, sparse : as for the model.
-    windows : keep bounds for the last 64, 128, 256, ... rows too.
     """
 
     PARAMS = ("C", "scale", "intercept", "sparse", "windows")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 from typing import Any, ClassVar, Self
 
@@ -37,6 +38,7 @@ _ALL_TERMS = 2000
 _LEAST_SPREAD = 1e-90  # of a column with curves: what it is divided by must fit in a state
 
 
+@dataclass(eq=False, repr=False)
 class TermSet(Serializable):
     r"""Functions of the columns of a row, chosen once: hinges, steps, products, crosses, waves.
 
@@ -47,27 +49,16 @@ class TermSet(Serializable):
         1\{x_i > q\} 1\{x_j > r\}, \quad \sqrt 2 \cos(\langle \omega, z \rangle + b),
 
     :math:`\omega \sim N(0, \sigma^2 I / d)`, :math:`\sigma` = 1/2, 1, 2, b uniform. A term of a
-    missing value is missing. Time a few ns for a term of a row, 2 d for a wave.
-
-    Parameters
-    ----------
-    n_columns : number of columns d of the rows.
-    kinds, columns, numbers : (n,), (n, 2), (n, 2): see `folklearn.kernels.scaling`.
-    frequencies, phases : (m, d), (m,) of the waves.
+    missing value is missing. Time a few ns for a term of a row, 2 d for a wave. What `kinds` (n,),
+    `columns` and `numbers` (n, 2) mean stands in `folklearn.kernels.scaling`.
     """
 
-    def __init__(
-        self,
-        n_columns: int,
-        kinds: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        numbers: Array,
-        frequencies: Array,
-        phases: Array,
-    ) -> None:
-        self.n_columns = n_columns
-        self.kinds, self.columns, self.numbers = kinds, columns, numbers
-        self.frequencies, self.phases = frequencies, phases
+    n_columns: int
+    kinds: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    numbers: Array
+    frequencies: Array
+    phases: Array
 
     def __len__(self) -> int:
         return len(self.kinds) + len(self.phases)
