@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +31,6 @@ from folklearn.readers.table import (
     is_missing,
     slice_rows,
 )
-from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of, join_names
 
@@ -262,6 +261,12 @@ class ModelDataset:
         present = [*self.reader.names, *self.reader.left_out] if self.known_only else []
         return [name for name in present if name not in self.roles]
 
+    def warn(self) -> None:
+        """Warn of what predictions did without: columns, texts, categories."""
+        self.warn_of_left_out()
+        self.warn_of_missing()
+        self.unlearned.warn()
+
     def warn_of_left_out(self) -> None:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
         if unknown := [name for name in self.unknown if name not in self._warned_of]:
@@ -463,31 +468,20 @@ class UnlearnedValues:
 
     def count(self, table: Table) -> None:
         encoder = self._model.encoder
-        assert encoder is not None
+        encoder = encoder.dense if encoder is not None and encoder.sparse else encoder
+        if encoder is None:  # words and wide rows alone have no categories
+            return
         table = encoder.gaps.mask(table)
         for name, role in encoder.roles.items():
             if role == CATEGORY and name in table.columns:
                 texts = as_text_column(table.columns[name])
                 counts = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
                 values = np.array(texts.values, object)[counts > 0]
-                is_new = ~self._are_learned(name, values.tolist())
+                is_new = ~encoder.has_places(name, values.tolist())
                 if is_new.any():
                     self._n_rows[name] += int(counts[counts > 0][is_new].sum())
                     new = values[is_new][:_MAX_VALUES_SHOWN].tolist()
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
-
-    def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
-        encoder, pipeline = self._model.encoder, self._model.pipeline
-        assert encoder is not None
-        dense = encoder.dense if encoder.sparse else encoder
-        if dense is not None:
-            return dense.has_places(name, categories)
-        assert pipeline is not None
-        slot = 1 + encoder.places.get((name, ""), len(encoder.keys))
-        places = slot * SPACE + np.array(
-            [known_roles.place_of(part) for part in categories], np.int64
-        )
-        return pipeline.has_occurred(places)
 
     def warn(self) -> None:
         sentences = [

@@ -11,7 +11,6 @@ import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
@@ -319,14 +318,6 @@ class ScaledLearner(Serializable):
         if X is None:
             return self.learner.n_columns
         return self.learner.n_columns_with(X.cells.compact().indices)
-
-    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of columns (n,) of a wide model whether rows had them."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return np.isin(columns, self.batch_fit.columns)
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.has_occurred(columns)
-        return np.ones(len(columns), bool)  # of one class
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""

@@ -86,8 +86,7 @@ class LabelEncoder:
     def encode(self, y: Any, weights: Array | None = None) -> tuple[Any, Sequence[Any], Any]:
         """Return class numbers (T,), or soft labels (T, K), new labels, and weights (T,).
 
-        y has a label for every row, or is a matrix (T, K) of probabilities of the known ones.
-        The weights have those of the classes in them.
+        y has a label for every row. The weights have those of the classes in them.
         """
         new: Any = []
         if isinstance(y, TextColumn):  # as a file holds labels; one that is text comes first
@@ -100,13 +99,6 @@ class LabelEncoder:
                     new.append(text)
                 by_code[code] = by_text[text]
             numbers = by_code[y.codes]
-        elif isinstance(y, np.ndarray) and y.ndim == 2:
-            numbers, expected = y, (len(y) if weights is None else len(weights), len(self.kept))
-            if y.shape != expected:
-                raise InvalidInputError(
-                    f"soft labels have shape {y.shape}; expected {expected}, a column for every "
-                    "known class: `declare` further ones first"
-                )
         else:
             numbers, new = self._read_objects(y.tolist() if isinstance(y, np.ndarray) else y)
         if weights is None:

@@ -199,8 +199,7 @@ class Model(TableClassifier):
     def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> PredictionBatch:
         """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
 
-        y holds a label for every row, some may be soft; or it is a matrix (T, K) of probabilities
-        of `labels`. `weight` is one number for all rows, or one for each.
+        y holds a label for every row, some may be soft; `weight` is one number, or one for each.
         """
         table = as_table(rows)
         if weight is not None and np.ndim(weight) == 0:

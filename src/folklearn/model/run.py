@@ -64,9 +64,7 @@ class Score:
         if not score.n_rows:
             asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
             raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
-        dataset.warn_of_left_out()
-        dataset.warn_of_missing()
-        dataset.unlearned.warn()
+        dataset.warn()
         return score
 
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
