@@ -29,7 +29,6 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
 from folklearn.model.dataset import declare_table
-from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
 from folklearn.model.roles import IGNORED
@@ -107,7 +106,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     of columns. A label is text, an integer or a truth value, one kind per estimator.
 
     A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
-    skops, which has to trust the class, keep everything.
+    skops, by ``trusted=["folklearn.adapters.sklearn.FolkloreClassifier"]``, keep everything.
 
     Examples
     --------
@@ -185,8 +184,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, labels, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
             check_classification_targets(labels)
             classes = np.unique(labels)
-            class_weight = _decide_class_weight(self.class_weight, labels, weights)
-            self._begin(class_weight, classes.tolist())
+            known = classes.tolist()
+            named = [*self.class_weight] if isinstance(self.class_weight, Mapping) else []
+            unknown = [label for label in named if label not in known]
+            if unknown and not {*known} <= {*named}:
+                raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
+            self._begin(self.class_weight, known)
+            if isinstance(self.class_weight, str):
+                weights_of_classes = (weights @ (labels[:, None] == classes)).tolist()
+                self.model_.label_encoder.balance(dict(zip(known, weights_of_classes, strict=True)))
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
@@ -338,10 +344,7 @@ def _all_or_nothing(estimator: FolkloreClassifier) -> Iterator[None]:
 
 
 def _check_rows(estimator: Any, X: Any, first: bool = False) -> Table:
-    """Return the rows of X, checked as scikit-learn checks them.
-
-    The first rows of an estimator decide whether columns have names; later ones have positions.
-    """
+    """Return the rows of X; the first ones of an estimator decide whether columns have names."""
     is_named = first or estimator._names is not None
     if is_named and is_frame(X) and find_spec("narwhals") and find_spec("pyarrow"):
         validate_data(estimator, X, reset=first, skip_check_array=True)
@@ -428,19 +431,6 @@ def _read_labels(y: Any, known: Labels, classes: Any) -> tuple[Labels, Labels]:
     all_known = np.concatenate([known, declared]) if len(known) else declared
     new = np.setdiff1d(declared, known) if len(known) else declared
     return _convert_labels("y", labels, all_known), new
-
-
-def _decide_class_weight(class_weight: Any, labels: Labels, weights: Array) -> Any:
-    """Return the weights of classes as a model takes them, with "balanced" computed."""
-    classes = np.unique(labels)
-    if isinstance(class_weight, Mapping):
-        unknown = [label for label in class_weight if label not in classes.tolist()]
-        if unknown and not set(classes.tolist()) <= set(class_weight):
-            raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
-    if not isinstance(class_weight, str) or class_weight != BALANCED:
-        return class_weight
-    totals = weights @ (labels[:, None] == classes)
-    return balance_class_weight(dict(zip(classes.tolist(), totals.tolist(), strict=True)))
 
 
 def _check_labels(name: str, values: Any) -> Labels:

@@ -55,11 +55,7 @@ class Window(Segment):
 
 @dataclass(frozen=True)
 class EvidenceSpan:
-    """The evidence of consecutive rounds.
-
-    For windows sums are kept for spans of one block of rounds, of 2, 4, ... blocks, at most two of
-    each length: a window is a sum of O(log T) of them.
-    """
+    """The evidence of consecutive rounds: of 1, 2, 4, ... blocks, at most two of each length."""
 
     start: int
     stop: int

@@ -80,12 +80,6 @@ class PredictionBatch(NamedTuple):
         """The unweighted log losses (T,), NaN of rows without a label."""
         return -np.log(np.maximum(self.p_label, TINY))
 
-    @property
-    def p_class(self) -> Array:
-        """The probabilities (T,) that learned rows gave `labels`, a soft one as one class."""
-        p: Array = self.P[np.arange(len(self.P)), self.labels]
-        return np.where(self.labels < self.known, p, self.unseen)
-
     def __repr__(self) -> str:
         is_labelled = self.labels >= 0
         n, n_labelled = len(self.P), np.count_nonzero(is_labelled)

@@ -19,10 +19,7 @@ MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
 
 
 def check_probabilities(P: ArrayLike, *shape: int) -> Array:
-    """Return P (T, K), or p (K,), if every row is a distribution; else name the first that is not.
-
-    `shape` is what is expected.
-    """
+    """Return P of a shape (T, K), or (K,), if all rows are distributions; else raise."""
     name = "p" if len(shape) == 1 else "P"
     P = validation.numbers(name, P)
     if P.shape != shape:

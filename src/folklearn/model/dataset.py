@@ -201,10 +201,7 @@ class ModelDataset:
         return {name: roles[name] for name in dict.fromkeys((*names, *roles)) if name in roles}
 
     def rows(self, n_learned: int | None = None) -> Iterator[LabelledTable]:
-        """Yield the rows with their labels.
-
-        After `n_learned` rows a table ends where the number of rows with a label doubles.
-        """
+        """Yield the rows; after `n_learned` a table ends where the number of labels doubles."""
         tables = self.reader.read(self.kinds, max_rows=self._max_rows, on_bad=self.on_bad)
         ids = [name for name, role in self.roles.items() if role == ID]
         for table in tables if self.shuffle is None else self._shuffle(tables):
@@ -421,10 +418,7 @@ class ModelDataset:
 def make_encoder(
     model: "TableClassifier", table: Table, n_new: int, *, is_row: bool = False
 ) -> TableEncoder:
-    """Return an encoder for rows that came as a table, or one as a mapping, with new classes.
-
-    A sparse matrix stays sparse if it is too large for sums over all pairs of the classes.
-    """
+    """Return an encoder for rows that came as a table, or one as a mapping, with new classes."""
     table, features = MissingValues(model.missing).mask(table), table.features
     asked, n_columns = model.asked_roles, 0
     roles = known_roles.of_first_values(table) if is_row else known_roles.of_rows(table, asked)
@@ -457,10 +451,7 @@ def declare_table(model: "Model", table: Table, n_classes: int) -> None:
 
 
 class UnlearnedValues:
-    """Counts, by column, the rows whose category a model never learned.
-
-    Such a value counts as missing. Categories that share places are not distinguished.
-    """
+    """Counts, by column, the rows whose category a model never learned: it counts as missing."""
 
     def __init__(self, model: "TableClassifier") -> None:
         self._model, self._n_rows = model, Counter[str]()

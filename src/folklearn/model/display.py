@@ -15,8 +15,7 @@ from folklearn.report.rendering import format_about, render
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
-    from folklearn.model.explain import Explanation
-    from folklearn.model.shapes import Shape
+    from folklearn.model.explain import Explanation, Shape
 
 _MAX_PANELS, _PANELS_ACROSS = 12, 4
 _MAX_DRAWN_CLASSES, _MAX_BARS = 6, 24  # of a panel

@@ -145,10 +145,7 @@ class TableEncoder(Serializable):
         self._prepare_rows()
 
     def admit_batch(self, batch: EncodedBatch) -> list[str]:
-        """Open the places that rows needed.
-
-        Returns columns of categories that hold sentences, once they have all places of their own.
-        """
+        """Open the places that rows needed; return columns of categories that hold sentences."""
         n_own = dict(self._n_own)
         self.admit(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:

@@ -53,7 +53,11 @@ class LabelEncoder:
     def balance(self, totals: Mapping[Any, float]) -> float:
         """Decide "balanced" weights by the total weight of each class; return the largest one."""
         if self.class_weight == BALANCED:
-            self.class_weight = balance_class_weight(totals)
+            total, n = sum(totals.values()), len(totals)
+            self.class_weight = {
+                label: total / (n * weight) if weight > 0.0 else 0.0
+                for label, weight in totals.items()
+            }
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
         return max([1.0, *weights.values()])
 
@@ -113,11 +117,7 @@ class LabelEncoder:
     def _apply_class_weight(
         self, class_weight: Mapping[Any, float] | str, numbers: Any, new: Any, weights: Array
     ) -> tuple[Any, Array]:
-        r"""Return class numbers (T,) or soft labels (T, K), and weights times those of classes.
-
-        A soft label y counts as what is expected of hard ones: the soft label
-        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
-        """
+        """Return labels, and weights times those of classes; soft y are y_k w_k, rescaled."""
         if isinstance(class_weight, str):
             raise InvalidInputError(
                 'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
@@ -268,15 +268,6 @@ def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, 
             f"soft labels need two known classes, and there are {n_classes}: declare them first"
         )
     return validation.labels(y, n_rounds, width)
-
-
-def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
-    """Return weights that make all classes count alike, given the total weight of each."""
-    total = sum(totals.values())
-    return {
-        label: total / (len(totals) * weight) if weight > 0.0 else 0.0
-        for label, weight in totals.items()
-    }
 
 
 class PendingPrediction(NamedTuple):

@@ -258,7 +258,9 @@ class Model(TableClassifier):
         self.metrics.add(predicted)
         if self.sets.coverage:
             issued = None if asked is None else asked.thresholds
-            self.sets.observe_many(predicted.p_class, predicted.labels, issued)
+            p_class = predicted.P[np.arange(len(weights)), predicted.labels]
+            p_class = np.where(predicted.labels < n_known, p_class, predicted.unseen)
+            self.sets.observe_many(p_class, predicted.labels, issued)
         if self.has_window_bounds:
             self.metrics.note_lower_bounds(self.windows, len(weights))
         if row is None:

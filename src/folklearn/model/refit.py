@@ -191,10 +191,7 @@ def rows_to_fit(
     *,
     terms: bool = False,
 ) -> Rows:
-    """Return raw rows of positive weight, scaled, the constant times a factor if dense.
-
-    Without their terms, or with them and the constant as it is.
-    """
+    """Return raw rows of positive weight, scaled: without terms and the constant times a factor."""
     Z, intercept = pipeline.scale(X, by_holdout=True), pipeline.intercept_column
     if isinstance(Z, np.ndarray) and not terms:
         Z = np.ascontiguousarray(Z[:, -pipeline.scaler.n_columns :])

@@ -14,10 +14,9 @@ from folklearn.learners.base import LeadingModel
 from folklearn.learners.sparse_sgd import WITHOUT_WORDS
 from folklearn.model.batch import Key
 from folklearn.model.encoder import FEATURES, TableEncoder
-from folklearn.model.explain import find_words
+from folklearn.model.explain import find_owners, find_words
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import DATES, NUMBER, WORDS
-from folklearn.model.shapes import find_owners
 from folklearn.model.terms import TermScaler
 from folklearn.readers.convert import is_gap
 from folklearn.readers.open import as_table
@@ -206,10 +205,7 @@ def _explain_scores(
     pairs: Labels,
     by_holdout: bool,
 ) -> Iterator[tuple[str, float, Array, dict[_Line, float]]]:
-    """Yield of rows the leading model, its weight, its logits, and what lines add to log odds.
-
-    The log odds are those of the pairs (T, 2) of classes.
-    """
+    """Yield the leading model, its weight, logits, and what lines add to log odds of `pairs`."""
     assert pipeline.learner is not None
     Z, dense = pipeline.scale(X, by_holdout=by_holdout), pipeline.dense
     weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None

@@ -145,10 +145,7 @@ class StreamEvidence(Serializable):
         return scaler.opened(moments, numeric[: len(moments.counts)])
 
     def _transform(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
-        """Return rows in these coordinates and what was predicted for them.
-
-        Rows that are too long for the arithmetic are left out: no loss is negative.
-        """
+        """Return rows in these coordinates, and what was predicted for them."""
         X, Y, weights, P = batch.resize(len(self.numeric), self._K, self.numeric)
         if isinstance(X, SparseInput):
             numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
@@ -156,7 +153,7 @@ class StreamEvidence(Serializable):
             Z: Any = X.scale_cells(numbers, length, constant, (len(self.numeric) + 1) * SPACE)
         else:
             Z = scaler.transform(X)
-        norms = validation.norms(Z)
+        norms = validation.norms(Z)  # too long for the arithmetic: left out, no loss is negative
         rows = Rows(Z, norms, np.full(len(norms), -1), Y, weights)
         usable = norms <= validation.MAX_NORM
         return (rows, P) if usable.all() else (rows.of(usable), P[usable])

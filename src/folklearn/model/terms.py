@@ -174,10 +174,7 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
 
 
 def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
-    """Return the pairs (n, 2) of columns Z (T, d) whose products are not linear, the best first.
-
-    The best is most correlated with the classes, both less their ridge regressions on Z.
-    """
+    """Return the pairs (n, 2) of columns Z (T, d) whose products tell most beyond Z, best first."""
     products = Z[:, pairs[:, 0]] * Z[:, pairs[:, 1]]
     classes = (labels[:, None] == np.unique(labels)).astype(float)
     products, classes = products - products.mean(axis=0), classes - classes.mean(axis=0)
