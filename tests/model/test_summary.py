@@ -55,7 +55,7 @@ def test_a_saved_model_reports_as_the_one_that_was_saved(rows, tmp_path):
     assert "Column kind is empty in 33.2 % of the rows." in page
     assert "script" not in Reader(page).tags
     own = run.report(tmp_path / "run.html")
-    assert headings(own) == [*SECTIONS, "Speed"]
+    assert headings(own) == SECTIONS
 
 
 @pytest.mark.filterwarnings("ignore:the saved model will do worse")

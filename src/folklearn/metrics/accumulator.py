@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -390,29 +390,27 @@ class Metrics(Serializable):
         return self._columns.find_shifts(encoder.column_places(self._counts.shape[1]))
 
     def _column_record(self, column: ColumnPlaces, shift: Shift | None) -> ColumnRecord:
-        places = list(column.places)
+        places, n = list(column.places), self._n_counted
         n_values, gaps, firsts, outliers = self._counts[:, places]
         first = int(firsts[n_values > 0].min()) if n_values.any() else None
-        record = ColumnRecord(
-            column.name, column.role, first, self._n_counted - int(n_values.max(initial=0)),
-            shift=shift, explained=self._columns.explained_share(column),
-        )  # fmt: skip
+        n_missing, n_outliers, seen = n - int(n_values.max(initial=0)), 0, list[int]()
         # The place of words says that there are some, not which.
-        is_constant = not record.n_missing and self._n_counted >= _MIN_ROWS_OF_CONSTANT
-        is_constant = is_constant and column.role != "words"
+        is_constant = not n_missing and n >= _MIN_ROWS_OF_CONSTANT and column.role != "words"
         if column.categories is not None:
-            seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
-            new = tuple(column.categories[i] for i in seen if firsts[i] >= self._segment_rows)
-            return replace(
-                record, n_missing=self._n_counted - int(n_values.sum()), n_categories=len(seen),
-                new_categories=new, is_constant=is_constant and len(seen) == 1,
-            )  # fmt: skip
-        is_constant = is_constant and self._moments[kernels.SQUARES, places[0]] == 0.0
-        if column.is_feature:
-            record = replace(record, n_missing=int(gaps[0]), n_outliers=int(outliers[0]))
-        elif column.role == "number":
-            record = replace(record, n_outliers=int(outliers.sum()))
-        return replace(record, is_constant=is_constant)
+            seen = np.flatnonzero(n_values).tolist() if column.categories else []
+            n_missing, is_constant = n - int(n_values.sum()), is_constant and len(seen) == 1
+        else:
+            is_constant &= bool(self._moments[kernels.SQUARES, places[0]] == 0.0)
+            if column.is_feature:
+                n_missing = int(gaps[0])
+            if column.is_feature or column.role == "number":
+                n_outliers = int(outliers.sum())
+        names, explained = column.categories or (), self._columns.explained_share(column)
+        new = tuple(names[i] for i in seen if firsts[i] >= self._segment_rows)
+        return ColumnRecord(
+            column.name, column.role, first, n_missing, n_outliers, len(seen), new, is_constant,
+            shift, explained,
+        )  # fmt: skip
 
     def release_rows(self) -> None:
         """Let go of the first rows, which wait to say what values columns usually have."""

@@ -129,7 +129,7 @@ class ModelDataset:
         self.shuffle, self.known_only, self.max_weight = shuffle, known_only, model.max_weight
         chunk_rows = _CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS
         self._max_rows = max_rows or chunk_rows
-        self.n_unlabelled, self.unlearned = 0, UnlearnedValues(model)
+        self.unlearned = UnlearnedValues(model)
         self.reader = open_reader(source, **options)
         self.reader.missing = MissingValues((*self.reader.missing.asked, *model.missing))
         self.reader.has_fixed_roles = model.encoder is not None
@@ -384,7 +384,6 @@ class ModelDataset:
                 encoded = self.model.label_encoder.encode(run.labels, run.weights)
                 yield run, self.model._learn_table(run.table, *encoded)
                 continue
-            self.n_unlabelled += len(run.table)
             yield run, self._as_batch(run, self.model.predict_next(run.table), None)
 
     def predict(self, rows: LabelledTable, costs: Costs | None = None) -> PredictionBatch:

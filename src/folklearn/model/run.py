@@ -263,9 +263,7 @@ class Run(Score):
 
     def report(self, path: Any = None) -> str:
         """Return the text of one HTML page about the run, self-contained; write it to a path."""
-        rate = f"{self.n_rows / max(self.seconds, 1e-9):,.0f} rows a second, reading included"
-        speed = f"{self.n_rows:,} rows in {self.seconds:.1f} s: {rate}."
-        facts = ModelSummary.of_model(self.model, self.metrics, speed=speed)
+        facts = ModelSummary.of_model(self.model, self.metrics)
         return render_report(f"Report on {self.name}", facts, path)
 
     def __repr__(self) -> str:

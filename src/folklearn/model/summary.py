@@ -65,17 +65,11 @@ class ModelSummary:
     explanation: "Explanation | None" = None
     notes: Sequence[str] = ()  # further sentences for the overview
     warnings: Sequence[str] = ()  # likewise for what needs attention
-    speed: str = ""
     has_model: bool = True
 
     @classmethod
     def of_model(
-        cls,
-        model: "Model",
-        metrics: Metrics | None = None,
-        *,
-        importance: bool = True,
-        speed: str = "",
+        cls, model: "Model", metrics: Metrics | None = None, *, importance: bool = True
     ) -> "ModelSummary":
         metrics = model.metrics if metrics is None else metrics
         certificate, pipeline = model.certificate(), model.pipeline
@@ -94,7 +88,7 @@ class ModelSummary:
             certificate, model.metrics.weight,
             [window for window in model.windows() if window.weight > 0.0],
             [] if model.encoder is None else metrics.by_column(model.encoder),
-            explanation, notes, warnings, speed,
+            explanation, notes, warnings,
         )  # fmt: skip
 
     @classmethod
