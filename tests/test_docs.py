@@ -55,7 +55,7 @@ LISTED = (
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
-    *(f"model.{name}" for name in ("batch", "encoder", "display", "export", "holdout")),
+    *(f"model.{name}" for name in ("batch", "encoder", "export", "holdout")),
     *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
     *("model.stream_evidence", "model.table_classifier"),
 }

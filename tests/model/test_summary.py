@@ -11,8 +11,7 @@ import folklearn
 from folklearn import Model
 from folklearn.errors import InvalidInputError
 from folklearn.metrics import Metrics
-from folklearn.model.display import render_report
-from folklearn.model.summary import ModelSummary, describe_drift, describe_problems
+from folklearn.model.summary import ModelSummary, describe_drift, describe_problems, render_report
 from tests.report.test_rendering import HOSTILE, Reader, check_is_safe_and_alone
 
 SECTIONS = [

@@ -10,12 +10,11 @@ from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
-from folklearn.model.display import render_report
 from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
 from folklearn.model.roles import TARGET
 from folklearn.model.run import Score
-from folklearn.model.summary import ModelSummary, describe_claims
+from folklearn.model.summary import ModelSummary, describe_claims, render_report
 from folklearn.report.style import require_matplotlib
 from folklearn.utils import count_of, join_names
 

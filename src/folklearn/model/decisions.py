@@ -374,7 +374,7 @@ class DecisionModel(DecisionMaker):
         y: Any = int(share) if share in (0.0, 1.0) else np.array([1.0 - share, share])
         pipeline = self.regressions.get(key)
         if pipeline is None:
-            n_places = X.n_slots if encoder.sparse else X.shape[1]
+            n_places = X.shape[1]
             pipeline = OnlinePipeline(
                 "auto", _SETTINGS, n_features=n_places, n_classes=2, terms=self.terms,
                 n_numbers=len(X.slots) if encoder.sparse else 0, sparse=encoder.sparse,

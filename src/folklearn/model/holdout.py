@@ -297,10 +297,7 @@ class ScaledLearner(Serializable):
         return self.learner.coef()
 
     def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
-
-        Weights are (K, d), constants (K,).
-        """
+        """Return weights (K, d), constants (K,) of raw features: `coef`, or W, without clipping."""
         scaler = self.scaler
         assert isinstance(scaler, OnlineScaler)
         W = self.coef() if W is None else W

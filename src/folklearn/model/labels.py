@@ -271,16 +271,12 @@ def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, 
 
 
 class PendingPrediction(NamedTuple):
-    """A row, what was predicted for the classes known then, and for one that was not.
-
-    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
-    when the label comes.
-    """
+    """A row, what was predicted for the classes known then, and for one that was not."""
 
     x: dict[str, Any]
     p: Array
     unseen: float
-    thresholds: Array | None = None
+    thresholds: Array | None = None  # of its prediction sets; None for those when the label comes
 
     def plain(self) -> list[Any]:
         """Return it as JSON holds it."""

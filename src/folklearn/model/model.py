@@ -20,14 +20,13 @@ from folklearn.metrics.predictions import PredictionBatch, log_loss, probability
 from folklearn.model import roles as known_roles
 from folklearn.model.batch import RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
-from folklearn.model.display import render_report
 from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.export import make_onnx
 from folklearn.model.labels import PendingPrediction, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
-from folklearn.model.summary import ModelSummary
+from folklearn.model.summary import ModelSummary, render_report
 from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records

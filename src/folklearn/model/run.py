@@ -12,7 +12,6 @@ from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
-from folklearn.model.display import render_report
 from folklearn.model.holdout import holdout_warning
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
@@ -21,6 +20,7 @@ from folklearn.model.summary import (
     ModelSummary,
     describe_columns,
     describe_oddities,
+    render_report,
 )
 from folklearn.progress import working_time
 from folklearn.utils import count_of

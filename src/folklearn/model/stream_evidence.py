@@ -41,8 +41,7 @@ class StreamEvidence(Serializable):
     The first 2,048 rows set means and deviations of numbers (`FixedScaler`), or fewer if they are
     let go of (`release_rows`). They and all later rows enter `Evidence`; where matrices of all
     pairs of classes are too large `LinearEvidence`, with planes at what was predicted. Rows enter
-    in batches of 1,024 that end at fixed numbers, so that it does not matter in what portions they
-    come.
+    in batches of 1,024 that end at fixed numbers: it does not matter in what portions they come.
 
     A class that comes late counts as if its rows had been 0 before: the softmax over fewer classes
     has the smaller loss, so that the bound is one for models of all classes that are known now.

@@ -23,7 +23,8 @@ from folklearn.metrics.accumulator import (
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.holdout import holdout_warning
 from folklearn.model.roles import NUMBER
-from folklearn.report.rendering import format_about, format_loss, format_share
+from folklearn.report import style
+from folklearn.report.rendering import format_about, format_loss, format_share, render
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
@@ -228,6 +229,29 @@ class ModelSummary:
             options |= {"x": "the last … rows", "y": "nats per row"}
         function = plots.curves if name == "drift" else getattr(plots, name)
         return function(*self.plot_data[name], **options)
+
+
+class ReportPage(str):
+    """The text of an HTML page, which a notebook does not print in full."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"ReportPage of {len(self):,} characters"
+
+
+def render_report(title: str, facts: ModelSummary, path: Any = None) -> str:
+    """Return a summary as one HTML page that needs no other file; write it to a path."""
+    names = [name for name in facts.plot_data if name not in ("errors", "drift")]
+    images = {name: style.svg_uri(facts.draw(name)) for name in names}
+    if facts.explanation is not None and facts.explanation.shapes:
+        images["shapes"] = style.svg_uri(facts.explanation.plot_shapes())
+    bound = SEGMENT_BOUND.replace("\n", " ")
+    page = render("report.html", title=title, facts=facts, images=images, bound=bound)
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    return ReportPage(page)
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:
