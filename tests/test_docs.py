@@ -55,7 +55,7 @@ LISTED = (
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
-    *(f"model.{name}" for name in ("batch", "encoder", "display", "export", "holdout")),
+    *(f"model.{name}" for name in ("batch", "encoder", "export", "holdout")),
     *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
     *("model.stream_evidence", "model.table_classifier"),
 }
@@ -72,9 +72,9 @@ PRIVATE = {  # public only within their package
         for name in ("check_probabilities", "check_rows", "label_mass")
     ),
     "folklearn.metrics.accumulator.ColumnPlaces",
-    *(f"folklearn.model.explain.{name}" for name in ("explain_model", "find_words")),
+    *(f"folklearn.model.explain.{name}" for name in ("explain_model", "find_words", "Pair")),
     *(f"folklearn.model.row_explanation.{name}" for name in ("explain_rows", "make_table")),
-    *(f"folklearn.model.shapes.{name}" for name in ("Pair", "find_owners", "find_shapes")),
+    *(f"folklearn.model.explain.{name}" for name in ("find_owners", "find_shapes")),
     "folklearn.model.dataset.UnlearnedValues",
     *(f"folklearn.model.dataset.{name}" for name in ("declare_table", "make_encoder")),
     "folklearn.model.run.known_numbers",

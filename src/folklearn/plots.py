@@ -25,11 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 Names = Sequence[object]  # written as text
+Windows = Sequence[Mapping[str, float | None]]
 Plot = Callable[..., Any]
 save, use_style = style.save, style.use_style
 BOUND = "lower bound,\nlinear models\nwith their penalty"
-_REQUIRED_COLUMNS = ("start", "stop", "loss")
-_OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 _MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
 _N_POOLED_BINS = 10
 _MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
@@ -38,21 +37,21 @@ _CLASS_MARKERS = "s^DvPX<>"
 
 @style.use_style()
 def losses(
-    windows: Any, *, title: str = "Loss, window by window", bound: str = BOUND, ax: Any = None
+    windows: Windows, *, title: str = "Loss, window by window", bound: str = BOUND, ax: Any = None
 ) -> "Figure":
     """Draw the loss of each window of rounds as steps, and the lower bound, named `bound`.
 
-    `windows` is a mapping of columns or a list of mappings: `start`, `stop`, `loss` per round, and
-    if known (else NaN or None) `lower_bound` per round, `error_rate`, and `holdout`, the loss per
-    round of the model as it would be saved. Error rates get axes of their own, but in `ax`.
+    `windows` are mappings, in order: `start`, `stop`, `loss` per round, and if known `lower_bound`
+    per round, `error_rate`, and `holdout`, the loss per round of the model as it would be saved.
+    Error rates get axes of their own, but in `ax`.
     """
     table = _window_table(windows)
     if ax is None and _has_errors(table):
         page: Figure = style.new_figure(7.5, 5.0)
         above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
-        losses(table, title=title, bound=bound, ax=above)
+        losses(windows, title=title, bound=bound, ax=above)
         above.set_xlabel("")
-        errors(table, ax=below)
+        errors(windows, ax=below)
         return page
     ax = style.prepare_axes(ax, (7.5, 3.6), title, "rounds", "nats per round")
     x, lower = _steps(table, np.maximum(table["lower_bound"], 0.0))
@@ -73,7 +72,7 @@ def losses(
 
 
 @style.use_style()
-def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figure":
+def errors(windows: Windows, *, title: str = "Error rate", ax: Any = None) -> "Figure":
     """Draw the error rate of each window; `windows` as in `losses`."""
     from matplotlib.ticker import MaxNLocator
 
@@ -101,17 +100,15 @@ def curves(
     y: str = "nats per round",
     ax: Any = None,
 ) -> "Figure":
-    """Draw lines by name over the same rounds, from 0 up; a single number is a dotted level."""
+    """Draw lines by name over the same rounds, from 0 up."""
     rounds = np.asarray(at, np.float64)
     if not len(rounds) or not lines:
         raise InvalidInputError("no curves to draw: there are no rounds, or no lines")
     ax = style.prepare_axes(ax, (7.5, 3.8), title, x, y)
     top = 0.0
     for i, (name, values) in enumerate(lines.items()):
-        heights = np.broadcast_to(np.asarray(values, np.float64), rounds.shape)
-        look: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
-        if np.ndim(values):
-            look = {"linestyle": style.DASHES[i % len(style.DASHES)], "linewidth": 2.0}
+        heights = np.asarray(values, np.float64)
+        look: Any = {"linestyle": style.DASHES[i % len(style.DASHES)], "linewidth": 2.0}
         label = "\n".join(style.truncate_label(line, 32) for line in name.split("\n"))
         color = style.COLORS[i % len(style.COLORS)]
         _draw_line(ax, rounds, heights, label, color=color, **look)
@@ -307,32 +304,15 @@ def _has_errors(table: Mapping[str, Array]) -> bool:
     return bool(np.isfinite(table["error_rate"]).any())
 
 
-def _window_table(windows: Any) -> dict[str, Array]:
-    if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
-        rows = list(windows)
-        windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    if not len(windows) or not len(windows[next(iter(windows))]):
+def _window_table(windows: Windows) -> dict[str, Array]:
+    if not windows:
         raise InvalidInputError("no losses to draw: there is no window")
-    if missing := [name for name in _REQUIRED_COLUMNS if name not in windows]:
-        raise InvalidInputError(f"windows need start, stop and loss; missing: {', '.join(missing)}")
-    n = len(windows["start"])
-    names = (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
-    table = {name: np.array(windows.get(name, np.full(n, np.nan)), np.float64) for name in names}
-    if any(column.shape != (n,) for column in table.values()):
-        raise InvalidInputError("the columns of windows must be equally long")
-    order = np.argsort(table["start"], kind="stable")
-    table = {name: column[order] for name, column in table.items()}
-    start, stop = table["start"], table["stop"]
-    if not (start < stop).all() or (stop[:-1] > start[1:]).any():
-        raise InvalidInputError("windows must not be empty and must not overlap")
-    return table
+    names = "start", "stop", "loss", "lower_bound", "error_rate", "holdout"
+    return {name: np.array([row.get(name) for row in windows], np.float64) for name in names}
 
 
 def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
-    start, stop = table["start"], table["stop"]
-    x, y = np.column_stack([start, stop]).ravel(), np.repeat(values, 2)
-    gaps = np.flatnonzero(start[1:] > stop[:-1])
-    return np.insert(x, 2 * gaps + 2, stop[gaps]), np.insert(y, 2 * gaps + 2, np.nan)
+    return np.column_stack([table["start"], table["stop"]]).ravel(), np.repeat(values, 2)
 
 
 def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:

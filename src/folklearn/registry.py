@@ -51,7 +51,7 @@ _MODULES = {
     "metrics.accumulator": "ClassRecord ColumnRecord Metrics* Segment Window",
     "metrics.columns": "ColumnCounts* ColumnPlaces Shift",
     "metrics.predictions": "PredictionBatch",
-    "metrics.scores": "CalibrationCurve Scores linear_losses progressive+ score+",
+    "metrics.scores": "CalibrationCurve Scores progressive+ score+",
     "model.batch": "RowBuffer*",
     "model.decisions": "DecisionModel*+",
     "model.encoder": "TableEncoder*",

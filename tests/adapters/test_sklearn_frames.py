@@ -143,7 +143,7 @@ def test_what_is_saved_knows_columns_labels_and_roles(rng, tmp_path):
     frame = pd.DataFrame(columns)
     for learner in ("folklore", "auto"):
         model = FolkloreClassifier(learner=learner).fit(frame, y)
-        model.save(tmp_path / "model")
+        model.model_.save(tmp_path / "model")
         loaded = folklearn.load(tmp_path / "model")
         assert loaded.labels == tuple(model.classes_.tolist())
         np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))

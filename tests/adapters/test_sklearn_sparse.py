@@ -81,7 +81,7 @@ def test_every_way_of_keeping_it(seed, tmp_path):
             np.testing.assert_array_equal(kept.predict_proba(X), P)
             kept.partial_fit(X, y)
     model = FolkloreClassifier().fit(X, y)
-    model.save(tmp_path / "model")
+    model.model_.save(tmp_path / "model")
     saved = folklearn.load(tmp_path / "model")
     np.testing.assert_array_equal(saved.predict_proba(X), model.predict_proba(X))
     assert saved.predict(X) == model.predict(X).tolist()

@@ -87,10 +87,10 @@ def test_an_invalid_certificate_gives_its_reason():
 
 
 def test_losses_part():
-    assert not holdout.is_degraded(0.5, 0.6)
-    assert not holdout.is_degraded(0.5, 0.65)
-    assert holdout.is_degraded(0.5, 0.66)
-    assert not holdout.is_degraded(0.5, math.nan)
+    assert not holdout.holdout_warning(0.5, 0.6)
+    assert not holdout.holdout_warning(0.5, 0.65)
+    assert holdout.holdout_warning(0.5, 0.66)
+    assert not holdout.holdout_warning(0.5, math.nan)
 
 
 def test_numbers_of_a_table():

@@ -13,10 +13,10 @@ from folklearn import Certificate, Folklore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.auditing import Certifier, audit
 from folklearn.evaluate.regression import logistic_regression
-from folklearn.metrics.scores import linear_losses
 from folklearn.serialization import Record, read
 from folklearn.synthetic import OBLIVIOUS, against, contexts
 from tests.evaluate.peers import PEERS, river
+from tests.reference.loss import linear_losses
 from tests.reference.streams import soft_labels
 
 T, d, K = 400, 3, 3

@@ -8,7 +8,6 @@ from folklearn.arrays import logit_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import LossAndGradient, TotalLoss, best_in_class
 from folklearn.evidence.passes import passes_over
-from folklearn.metrics.scores import linear_losses
 from folklearn.synthetic import OBLIVIOUS, separable
 from folklearn.validation import Rows
 from tests.reference import fifty_digits
@@ -163,16 +162,6 @@ def test_nothing_and_one_row():
     assert best.loss == pytest.approx(np.log1p(np.exp(-2.0)), abs=1e-7)
 
 
-def test_a_linear_model_is_scored_from_its_logits(rng):
-    X, W = rng.normal(size=(50, 3)), 1e4 * rng.normal(size=(4, 3))
-    y = rng.integers(4, size=50)
-    expected = [log_loss(W @ x, label) for x, label in zip(X, y, strict=True)]
-    np.testing.assert_allclose(linear_losses(X, y, W), expected, rtol=1e-12, atol=1e-9)
-    soft = soft_labels(0, y, 4)
-    expected = [log_loss(W @ x, label) for x, label in zip(X, soft, strict=True)]
-    np.testing.assert_allclose(linear_losses(X, soft, W), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -189,5 +178,3 @@ def test_refusals(change, sentence):
     arguments = {"X": [[1.0], [2.0]], "y": [0, 1], "B": 1.0, "n_classes": 2} | change
     with pytest.raises(InvalidInputError, match=sentence):
         best_in_class(arguments.pop("X"), arguments.pop("y"), **arguments)
-    with pytest.raises(InvalidInputError, match="W has shape"):
-        linear_losses([[1.0]], [0], [1.0, 2.0])

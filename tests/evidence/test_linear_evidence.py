@@ -12,8 +12,8 @@ from folklearn import Evidence, LinearEvidence
 from folklearn.evaluate import logistic_regression
 from folklearn.kernels import evidence as kernels
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
-from folklearn.metrics.scores import linear_losses
 from tests.reference.hostile import one_stream
+from tests.reference.loss import linear_losses
 
 
 def planes(rng, T, d, K, size):

@@ -435,13 +435,13 @@ def test_matrices_dense_and_sparse(rng):
         Model("folklore").learn_many(csr_array((80, 10**6)), y)
 
 
-def test_soft_labels_as_a_matrix_need_declared_classes(rng):
+def test_soft_labels_of_declared_classes(rng):
     X, Y = rng.normal(size=(30, 2)), rng.dirichlet(np.ones(3), 30)
     model = Model("folklore")
-    with pytest.raises(InvalidInputError, match=r"soft labels have shape \(30, 3\); expected"):
+    with pytest.raises(InvalidInputError, match="a label must be hashable"):
         model.learn_many(X, Y)
     model.declare("abc")
-    model.learn_many(X, Y)
+    model.learn_many(X, [dict(zip("abc", y, strict=True)) for y in Y.tolist()])
     assert model.labels == ("a", "b", "c")
     model.declare(["d"])
     assert model.predict_proba(X).shape == (30, 4)
@@ -555,11 +555,10 @@ def test_costs_of_two_classes_are_a_threshold(rng):
     model = Model("folklore")
     for value, label in zip(x, y, strict=True):
         model.learn_one({"x": value}, label)
-    for value in x:
-        p = model.predict_proba_one({"x": value})["fraud"]
-        decided = model.predict_one({"x": value}, costs={"fraud": 50, "not yet": 2})
-        assert decided == ("fraud" if p > 1.0 / 51.0 else "ok")
-    assert Model().predict_one({"x": 1.0}, costs={"fraud": 50}) is None
+    rows = [{"x": value} for value in x]
+    P = model.predict_proba(rows)[:, model.labels.index("fraud")]
+    decided = model.predict(rows, costs={"fraud": 50})
+    assert decided == ["fraud" if p > 1.0 / 51.0 else "ok" for p in P]
     for costs, sentence in [
         ({"Fraud": 2}, "costs name the class 'Fraud', which the model does not know; its classes"),
         ({("ok", 3): 2}, "costs name the class 3,"),

@@ -99,7 +99,7 @@ def test_inputs_joined_cut_and_kept(rng):
     assert len(joined) == 12
     assert np.isnan(joined.numbers[:5, 1]).all()
     assert not columns_of(joined.cells[:5], 3, 9).any()
-    assert (joined.n_slots, joined.of_slots(2).n_slots) == (4, 2)
+    assert (joined.shape[1], joined.of_slots(2).shape[1]) == (4, 2)
     assert set((joined.of_slots(2).cells.indices // SPACE).tolist()) == {0, 1, 2}
     assert joined.of_slots(2).slots == (2,)
     again = SparseInput.of_arrays(joined.arrays())

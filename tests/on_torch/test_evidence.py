@@ -9,8 +9,8 @@ from scipy import sparse
 
 from folklearn import Evidence, load
 from folklearn.evidence import evidence as module
-from folklearn.metrics.scores import linear_losses
 from tests.reference.hostile import one_stream
+from tests.reference.loss import linear_losses
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 

@@ -22,6 +22,11 @@ def log_loss(z: Array, y: ArrayLike) -> float:
     return float(np.logaddexp.reduce(z) - as_distribution(y, z.size) @ z)
 
 
+def linear_losses(X, y: ArrayLike, W: Array) -> Array:
+    """The loss (T,) of a linear model W (K, d) on every row of X, dense or sparse."""
+    return np.array([log_loss(z, label) for z, label in zip(X @ W.T, np.asarray(y), strict=True)])
+
+
 def covariance(p: Array) -> Array:
     """Hessian of the loss in the logits: diag p - p p^T.
 

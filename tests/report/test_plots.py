@@ -31,7 +31,8 @@ def windows(n: int = 8, **columns):
     start = 100 * np.arange(n)
     loss = np.linspace(0.9, 0.3, n)
     known = {"loss": loss, "lower_bound": loss - 0.1, "holdout": loss + 0.2, "error_rate": loss / 2}
-    return {"start": start, "stop": start + 100, **known, **columns}
+    table = {"start": start, "stop": start + 100, **known, **columns}
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
 def tables(rng, K: int, T: int = 400):
@@ -86,37 +87,23 @@ def nothing_leaves_or_overlaps(figure) -> list[str]:
 
 
 def test_losses_are_steps_with_a_hatched_lower_bound():
-    table = windows()
-    figure = plots.losses(table)
+    rows = windows()
+    figure = plots.losses(rows)
     above, below = figure.axes
     loss = above.lines[-1]
-    np.testing.assert_array_equal(loss.get_ydata(), np.repeat(table["loss"], 2))
+    np.testing.assert_array_equal(loss.get_ydata(), np.repeat([row["loss"] for row in rows], 2))
     assert loss.get_xdata()[:4].tolist() == [0, 100, 100, 200]
     assert above.get_ylim()[0] == 0.0
     assert above.get_xscale() == "linear"
     assert [patch.get_hatch() for patch in above.collections] == ["////"]
     assert len(named_lines(above)) == 3
-    np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
+    expected = np.repeat([row["error_rate"] for row in rows], 2)
+    np.testing.assert_array_equal(below.lines[0].get_ydata(), expected)
     shown = " ".join(texts(figure))
     assert "loss, lately 0.300" in shown
     assert "lower bound,\nlinear models\nwith their penalty 0.200" in shown
     assert "hold-out 0.500" in shown
     assert "15 % wrong lately" in shown
-
-
-def test_a_list_of_rows_and_a_frame_are_tables_too():
-    pandas = pytest.importorskip("pandas")
-    table = windows()
-    rows = [{name: column[i] for name, column in table.items()} for i in (2, 0, 1)]
-    for same in (rows, pandas.DataFrame(rows)):
-        line = plots.losses(same).axes[0].lines[-1]
-        np.testing.assert_array_equal(line.get_ydata(), np.repeat(table["loss"][:3], 2))
-
-
-def test_a_gap_between_windows_breaks_the_line():
-    figure = plots.losses({"start": [0, 30], "stop": [10, 40], "loss": [1.0, 2.0]})
-    (line,) = figure.axes[0].lines
-    np.testing.assert_array_equal(line.get_ydata(), [1, 1, np.nan, 2, 2])
 
 
 @pytest.mark.parametrize(("floor", "is_said"), [(-0.5, True), (np.nan, False), (None, False)])
@@ -139,7 +126,8 @@ def test_few_decades_have_rounds_and_no_formulas_below_the_axis():
 
 def test_an_absurd_loss_hides_no_other():
     loss = [7452.0, *[0.3] * 18, np.inf]
-    figure = plots.losses({"start": range(20), "stop": range(1, 21), "loss": loss})
+    rows = [{"start": i, "stop": i + 1, "loss": one} for i, one in enumerate(loss)]
+    figure = plots.losses(rows)
     assert figure.axes[0].get_ylim()[1] < 2.0
     marks = figure.axes[0].lines[-1]
     assert marks.get_marker() == "^"
@@ -281,10 +269,6 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
     ("draw", "sentence"),
     [
         (lambda: plots.losses([]), "no losses to draw: there is no window"),
-        (lambda: plots.losses({"start": [], "stop": [], "loss": []}), "there is no window"),
-        (lambda: plots.losses({"start": [0], "loss": [1.0]}), "missing: stop"),
-        (lambda: plots.losses(windows(2, stop=[150, 200])), "must not overlap"),
-        (lambda: plots.losses(windows(2, loss=[1.0])), "equally long"),
         (lambda: plots.errors(windows(1, error_rate=[None])), "no error rate to draw"),
         (lambda: plots.calibration([], []), "no bin holds a prediction"),
         (lambda: plots.calibration([ONE_BIN], "ab"), "1 curves and 2 names"),
@@ -304,17 +288,16 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(draw, sentence):
     assert sentence in str(refusal.value)
 
 
-def test_lines_and_levels():
-    lines = {"loss": [1.0, 0.5, 0.25], "other": [1.0, 0.9, 0.8], "chance": 0.5}
+def test_lines():
+    lines = {"loss": [1.0, 0.5, 0.25], "other": [1.0, 0.9, 0.8]}
     figure = plots.curves([1, 10, 100], lines, title="t")
     (axes,) = figure.axes
-    loss, other, chance = axes.lines
+    loss, other = axes.lines
     assert loss.get_ydata().tolist() == [1.0, 0.5, 0.25]
-    assert (chance.get_linestyle(), set(chance.get_ydata())) == (":", {0.5})
     assert loss.get_linestyle() != other.get_linestyle()
     assert axes.get_xscale() == "log"
     shown = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert shown == ["loss 0.250", "other 0.800", "chance 0.500"]
+    assert shown == ["loss 0.250", "other 0.800"]
 
 
 def test_one_round_and_nothing():
@@ -353,7 +336,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 
 def test_the_smallest_of_everything_is_drawn():
     for figure in (
-        plots.losses({"start": [0], "stop": [1], "loss": [0.0]}),
+        plots.losses([{"start": 0, "stop": 1, "loss": 0.0}]),
         plots.calibration([ONE_BIN], ["only"]),
         plots.confusion([[0]], ["only"]),
         plots.weights(["a"], ["only"], [[0.0]]),

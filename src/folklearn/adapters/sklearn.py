@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -30,7 +29,6 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
 from folklearn.model.dataset import declare_table
-from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
 from folklearn.model.roles import IGNORED
@@ -43,7 +41,6 @@ from folklearn.sparse import SparseRows
 
 Labels = NDArray[Any]
 
-_AUTO = "auto"
 _MAX_LABEL = 2**53  # from here on, neighbouring integers are the same float
 _LABEL_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers"}
 _ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -77,7 +74,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
         that drift; None forgets nothing. Only ``"folklore"`` takes it.
     passes : most passes of the penalised fit over the rows, for each ridge; 1 learns each row
-        once, as all learners but ``"auto"`` do in any case. ``"auto"`` is right almost always.
+        once, as all learners but ``"auto"`` do in any case. None is right almost always.
     shuffle : whether `fit` shuffles the rows; False keeps the order of a stream.
     scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
@@ -109,9 +106,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     of columns. A label is text, an integer or a truth value, one kind per estimator.
 
     A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
-    skops keep everything; skops has to trust the class::
-
-        skops.io.load(file, trusted=["folklearn.adapters.sklearn.FolkloreClassifier"])
+    skops, by ``trusted=["folklearn.adapters.sklearn.FolkloreClassifier"]``, keep everything.
 
     Examples
     --------
@@ -123,13 +118,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model = FolkloreClassifier().fit(X, y)
     >>> model.score(X_new, y_new) > 0.95, model.predict_proba(X_new).shape
     (True, (45, 3))
-
-    Classes as they come:
-
-    >>> model = FolkloreClassifier(learner="folklore")
-    >>> model = model.partial_fit([[0.1], [0.9]], ["sun", "rain"])
-    >>> model.partial_fit([[0.5]], ["snow"]).classes_.tolist()
-    ['rain', 'snow', 'sun']
     """
 
     model_: Model
@@ -143,13 +131,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         B: float | None = None,
         lam: float | None = None,
         memory: int | None = None,
-        passes: int | str = _AUTO,
+        passes: int | None = None,
         shuffle: bool = True,
         scale: bool = True,
         fit_intercept: bool = True,
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
-        terms: str = _AUTO,
+        terms: str = "auto",
         missing: Any = None,
         class_weight: Any = None,
         max_weight: float | None = None,
@@ -196,8 +184,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, labels, weights, _ = self._read_rows(X, y, None, sample_weight, first=True)
             check_classification_targets(labels)
             classes = np.unique(labels)
-            class_weight = _decide_class_weight(self.class_weight, labels, weights)
-            self._begin(class_weight, classes.tolist())
+            known = classes.tolist()
+            named = [*self.class_weight] if isinstance(self.class_weight, Mapping) else []
+            unknown = [label for label in named if label not in known]
+            if unknown and not {*known} <= {*named}:
+                raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
+            self._begin(self.class_weight, known)
+            if isinstance(self.class_weight, str):
+                weights_of_classes = (weights @ (labels[:, None] == classes)).tolist()
+                self.model_.label_encoder.balance(dict(zip(known, weights_of_classes, strict=True)))
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
@@ -295,11 +290,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.model_.certificate()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `model_` to a safetensors file, which `folklearn.load` reads."""
-        check_is_fitted(self)
-        self.model_.save(path)
-
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         names = "B", "lam", "memory", "max_weight"
         values = {name: getattr(self, name) for name in names}
@@ -317,11 +307,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""
-        is_fitted = self.learner == _AUTO
-        if isinstance(self.passes, str):
-            if self.passes == _AUTO:
-                return MAX_PASSES if is_fitted else 0
-            raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
+        is_fitted = self.learner == "auto"
+        if self.passes is None:
+            return MAX_PASSES if is_fitted else 0
         passes = validation.count("passes", self.passes, 1)
         if passes > 1 and not is_fitted:
             raise InvalidInputError(
@@ -356,10 +344,7 @@ def _all_or_nothing(estimator: FolkloreClassifier) -> Iterator[None]:
 
 
 def _check_rows(estimator: Any, X: Any, first: bool = False) -> Table:
-    """Return the rows of X, checked as scikit-learn checks them.
-
-    The first rows of an estimator decide whether columns have names; later ones have positions.
-    """
+    """Return the rows of X; the first ones of an estimator decide whether columns have names."""
     is_named = first or estimator._names is not None
     if is_named and is_frame(X) and find_spec("narwhals") and find_spec("pyarrow"):
         validate_data(estimator, X, reset=first, skip_check_array=True)
@@ -446,19 +431,6 @@ def _read_labels(y: Any, known: Labels, classes: Any) -> tuple[Labels, Labels]:
     all_known = np.concatenate([known, declared]) if len(known) else declared
     new = np.setdiff1d(declared, known) if len(known) else declared
     return _convert_labels("y", labels, all_known), new
-
-
-def _decide_class_weight(class_weight: Any, labels: Labels, weights: Array) -> Any:
-    """Return the weights of classes as a model takes them, with "balanced" computed."""
-    classes = np.unique(labels)
-    if isinstance(class_weight, Mapping):
-        unknown = [label for label in class_weight if label not in classes.tolist()]
-        if unknown and not set(classes.tolist()) <= set(class_weight):
-            raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
-    if not isinstance(class_weight, str) or class_weight != BALANCED:
-        return class_weight
-    totals = weights @ (labels[:, None] == classes)
-    return balance_class_weight(dict(zip(classes.tolist(), totals.tolist(), strict=True)))
 
 
 def _check_labels(name: str, values: Any) -> Labels:

@@ -65,11 +65,6 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Choose terms of the columns of X (T, d) that tell the classes y (T,) apart."""
-        self.fit_transform(X, y)
-        return self
-
-    def fit_transform(self, X: Any, y: Any, **options: Any) -> Array:
-        """Choose terms by rows X (T, d) and classes y (T,), and return them, with the columns."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -80,11 +75,10 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.terms_ = choose_terms(X[first], labels[first], n_most, crosses=bool(self.crosses))
         whole = FixedScaler(intercept=False)
         self._columns = whole.opened(Moments.of(X), [True] * X.shape[1])
-        Z = self._columns.transform(X)
-        values = self.terms_.expand(X, Z)
+        values = self.terms_.expand(X, self._columns.transform(X))
         self._terms = whole.opened(Moments.of(values), [True] * values.shape[1])
         self._factors = math.sqrt(X.shape[1]) * self.terms_.factors
-        return np.hstack([self._terms.transform(values) * self._factors, Z])
+        return self
 
     def transform(self, X: Any) -> Array:
         """Return the terms of rows X (T, d), then the columns."""

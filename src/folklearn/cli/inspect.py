@@ -10,12 +10,11 @@ from folklearn.cli.audit import FileAudit
 from folklearn.cli.display import format_loss, new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
-from folklearn.model.display import render_report, report_model
 from folklearn.model.export import make_onnx
 from folklearn.model.model import Model
 from folklearn.model.roles import TARGET
 from folklearn.model.run import Score
-from folklearn.model.summary import ModelSummary, describe_claims
+from folklearn.model.summary import ModelSummary, describe_claims, render_report
 from folklearn.report.style import require_matplotlib
 from folklearn.utils import count_of, join_names
 
@@ -102,7 +101,7 @@ def report(
                     "--target and --role are about rows, and this is a saved model"
                 )
             model = options.load_model(file, "folklearn report")
-            page = report_model(model, f"Report on {os.path.basename(file)}")
+            page = model.report(title=f"Report on {os.path.basename(file)}")
         else:
             reader, target = source.open()
             page = Model(roles=roles, windows=True).run(reader, target).report()

@@ -145,10 +145,6 @@ class SparseSgd(FirstOrderCertified):
         """The number of columns that occurred."""
         return self._columns.n
 
-    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of columns (n,) whether they occurred."""
-        return self._columns.find(columns) >= 0
-
     def n_columns_with(self, indices: sparse.Indices) -> int:
         """Return how many columns will have occurred with these."""
         return self._columns.n_with(indices)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,11 +55,7 @@ class Window(Segment):
 
 @dataclass(frozen=True)
 class EvidenceSpan:
-    """The evidence of consecutive rounds.
-
-    For windows sums are kept for spans of one block of rounds, of 2, 4, ... blocks, at most two of
-    each length: a window is a sum of O(log T) of them.
-    """
+    """The evidence of consecutive rounds: of 1, 2, 4, ... blocks, at most two of each length."""
 
     start: int
     stop: int
@@ -83,10 +80,7 @@ def add_to_ladder(ladder: list[EvidenceSpan], span: EvidenceSpan) -> None:
 
 def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
     """Return every union of the newest spans, the shortest first."""
-    suffixes: list[EvidenceSpan] = []
-    for span in reversed(spans):
-        suffixes.append(span + suffixes[-1] if suffixes else span)
-    return suffixes
+    return [*accumulate(reversed(spans), lambda later, span: span + later)]
 
 
 @dataclass(frozen=True)
@@ -326,7 +320,7 @@ class Metrics(Serializable):
             segments.append(Segment(start, min(n, start + size), *totals, lower_bound, holdout))
         return tuple(segments)
 
-    def windows(self, n_rows: int | None = None) -> list[Segment]:
+    def windows(self, n_rows: int | None = None) -> list[Window]:
         """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all.
 
         `n_rows` asks for one: the shortest of at least as many rows, or of all.
@@ -346,7 +340,7 @@ class Metrics(Serializable):
             totals = totals + self._windows[index]
             if n - start >= wanted or start == 0:
                 loss, n_errors, weight = totals.tolist()
-                windows.append(Segment(start, n, loss, int(n_errors), weight))
+                windows.append(Window(start, n, loss, int(n_errors), weight, -math.inf))
             while wanted <= n - start:
                 wanted *= 2
         if n_rows is None:
@@ -396,29 +390,27 @@ class Metrics(Serializable):
         return self._columns.find_shifts(encoder.column_places(self._counts.shape[1]))
 
     def _column_record(self, column: ColumnPlaces, shift: Shift | None) -> ColumnRecord:
-        places = list(column.places)
+        places, n = list(column.places), self._n_counted
         n_values, gaps, firsts, outliers = self._counts[:, places]
         first = int(firsts[n_values > 0].min()) if n_values.any() else None
-        record = ColumnRecord(
-            column.name, column.role, first, self._n_counted - int(n_values.max(initial=0)),
-            shift=shift, explained=self._columns.explained_share(column),
-        )  # fmt: skip
+        n_missing, n_outliers, seen = n - int(n_values.max(initial=0)), 0, list[int]()
         # The place of words says that there are some, not which.
-        is_constant = not record.n_missing and self._n_counted >= _MIN_ROWS_OF_CONSTANT
-        is_constant = is_constant and column.role != "words"
+        is_constant = not n_missing and n >= _MIN_ROWS_OF_CONSTANT and column.role != "words"
         if column.categories is not None:
-            seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
-            new = tuple(column.categories[i] for i in seen if firsts[i] >= self._segment_rows)
-            return replace(
-                record, n_missing=self._n_counted - int(n_values.sum()), n_categories=len(seen),
-                new_categories=new, is_constant=is_constant and len(seen) == 1,
-            )  # fmt: skip
-        is_constant = is_constant and self._moments[kernels.SQUARES, places[0]] == 0.0
-        if column.is_feature:
-            record = replace(record, n_missing=int(gaps[0]), n_outliers=int(outliers[0]))
-        elif column.role == "number":
-            record = replace(record, n_outliers=int(outliers.sum()))
-        return replace(record, is_constant=is_constant)
+            seen = np.flatnonzero(n_values).tolist() if column.categories else []
+            n_missing, is_constant = n - int(n_values.sum()), is_constant and len(seen) == 1
+        else:
+            is_constant &= bool(self._moments[kernels.SQUARES, places[0]] == 0.0)
+            if column.is_feature:
+                n_missing = int(gaps[0])
+            if column.is_feature or column.role == "number":
+                n_outliers = int(outliers.sum())
+        names, explained = column.categories or (), self._columns.explained_share(column)
+        new = tuple(names[i] for i in seen if firsts[i] >= self._segment_rows)
+        return ColumnRecord(
+            column.name, column.role, first, n_missing, n_outliers, len(seen), new, is_constant,
+            shift, explained,
+        )  # fmt: skip
 
     def release_rows(self) -> None:
         """Let go of the first rows, which wait to say what values columns usually have."""

@@ -88,11 +88,6 @@ class ColumnCounts(Serializable):
         self._n_first_places = 0  # that the head had: what comes later is no question of its own
         self._n_before = 0  # rows that were not counted: the first ones, and what was let go of
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that were counted, after the first ones."""
-        return int(self._lengths.sum())
-
     def add(self, X: Array, is_number: Any, labels: Numbers) -> None:
         """Count rows X (T, d) of class numbers (T,)."""
         d, start = X.shape[1], 0
@@ -176,7 +171,7 @@ class ColumnCounts(Serializable):
 
     def _tests(self, column: ColumnPlaces) -> Iterator[_Test]:
         first = [at for at in column.places if at < self._n_first_places]
-        if not first or not self.n_rows:
+        if not first or not self._lengths.any():
             return
         counts = self._spans[:, first]
         if column.categories:

@@ -52,8 +52,6 @@ class PredictionBatch(NamedTuple):
         holdout: Array,
         values: Any,
         absent: Array,
-        encoded: Any = None,
-        row_weights: Any = None,
     ) -> Self:
         """Make a batch of P (T, K), the probabilities given that the class is known."""
         P_outright = P * (1.0 - unseen)[:, None]
@@ -74,19 +72,13 @@ class PredictionBatch(NamedTuple):
         return cls(
             P_outright, unseen, labels, p_label, weights, predicted, targets, new_mass, known,
             holdout, np.require(values, np.float64, ["C", "W"]),  # as the kernel is compiled for
-            absent, encoded, weights if row_weights is None else row_weights,
+            absent, row_weights=weights,
         )  # fmt: skip
 
     @property
     def losses(self) -> Array:
         """The unweighted log losses (T,), NaN of rows without a label."""
         return -np.log(np.maximum(self.p_label, TINY))
-
-    @property
-    def p_class(self) -> Array:
-        """The probabilities (T,) that learned rows gave `labels`, a soft one as one class."""
-        p: Array = self.P[np.arange(len(self.P)), self.labels]
-        return np.where(self.labels < self.known, p, self.unseen)
 
     def __repr__(self) -> str:
         is_labelled = self.labels >= 0

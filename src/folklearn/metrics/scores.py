@@ -1,7 +1,7 @@
 """Scores of arrays of predictions: checked probabilities, losses, calibration, regret."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels, log_losses, logit_losses
+from folklearn.arrays import Array, Labels, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
 from folklearn.progress import Progress
@@ -19,10 +19,7 @@ MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
 
 
 def check_probabilities(P: ArrayLike, *shape: int) -> Array:
-    """Return P (T, K), or p (K,), if every row is a distribution; else name the first that is not.
-
-    `shape` is what is expected.
-    """
+    """Return P of a shape (T, K), or (K,), if all rows are distributions; else raise."""
     name = "p" if len(shape) == 1 else "P"
     P = validation.numbers(name, P)
     if P.shape != shape:
@@ -53,21 +50,6 @@ def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
     return soft[np.arange(len(P)), predicted] if len(soft) else 1.0 * (predicted == labels)
 
 
-def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
-    """Return the log loss (T,) of the linear model W (K, d) on every row, unweighted.
-
-    Computed from the logits, so that a probability that underflows costs what it should.
-    """
-    W = validation.numbers("W", W)
-    if W.ndim != 2 or not np.isfinite(W).all():
-        raise InvalidInputError(
-            f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
-        )
-    X, _ = validation.rows_of_contexts(X, W.shape[1])
-    labels, soft = validation.labels(y, len(X), len(W))
-    return logit_losses(X @ W.T, labels, soft)
-
-
 @dataclass(frozen=True)
 class CalibrationCurve:
     """Observed frequency against predicted probability, in the bins that hold rounds."""
@@ -96,12 +78,11 @@ class Scores:
     """Losses and scores of predictions; averages are over the weights."""
 
     P: Array  #: (T, K), row t predicted before label t was seen
-    y: NDArray[np.int64] | Array  #: (T,) classes or (T, K) soft labels
+    labels: Labels  #: (T,) classes, -1 if they are soft
+    soft: Array  #: (T, K) soft labels, no rows without
     weight: Array  #: (T,)
-    losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most -ln `clip`
-    clip: float  #: smallest probability that counts as it is
-    n_clipped: int  #: rounds in which the label had a smaller one
-    comparator_losses: Array | None = None  #: (T,), of the linear model to compare with
+    losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most 34.5
+    n_clipped: int  #: rounds in which the label had a probability below 1e-15
 
     def __repr__(self) -> str:
         averages = f"log loss {self.log_loss:.4g}, error {self.error_rate:.3g}"
@@ -125,13 +106,12 @@ class Scores:
     @cached_property
     def error_rate(self) -> float:
         """How often the most likely class (the lowest on ties) was wrong."""
-        return self._average(1.0 - label_mass(self.P, *self._labels))
+        return self._average(1.0 - label_mass(self.P, self.labels, self.soft))
 
     @cached_property
     def brier(self) -> float:
         """The average of sum_k (p_k - y_k)^2, between 0 and 2."""
-        labels, soft = self._labels
-        targets = soft if len(soft) else np.eye(self.P.shape[1])[labels]
+        targets = self.soft if len(self.soft) else np.eye(self.P.shape[1])[self.labels]
         return self._average(((self.P - targets) ** 2).sum(axis=1))
 
     def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
@@ -144,7 +124,7 @@ class Scores:
         >>> curve.predicted, curve.observed, round(curve.error, 6)
         (array([0.8]), array([0.7]), 0.1)
         """
-        (labels, soft), weights = self._labels, self.weight
+        labels, soft, weights = self.labels, self.soft, self.weight
         n_bins = validation.count("n_bins", n_bins, 1)
         if label is None:
             predicted = self.P.max(axis=1, initial=0.0)
@@ -163,17 +143,6 @@ class Scores:
         """The expected calibration error over 15 bins."""
         return self.calibration().error
 
-    @property
-    def regret(self) -> float:
-        """The total loss beyond the comparator's."""
-        if self.comparator_losses is None:
-            raise InvalidInputError("regret needs a comparator: pass comparator=W")
-        return float(self._weigh(self.losses - self.comparator_losses).sum())
-
-    @property
-    def _labels(self) -> tuple[NDArray[np.int64], Array]:
-        return validation.labels(self.y, self.n_rounds, self.P.shape[1])
-
     def _weigh(self, values: Array) -> Array:
         # A round of weight 0 does not count, even if its loss is infinite.
         return self.weight * np.where(self.weight > 0.0, values, 0.0)
@@ -183,17 +152,11 @@ class Scores:
         return float(self._weigh(values).sum()) / float(self.weight.sum())
 
 
-def score(
-    P: ArrayLike,
-    y: ArrayLike,
-    *,
-    weight: ArrayLike | None = None,
-    clip: float = MIN_PROBABILITY,
-) -> Scores:
+def score(P: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None) -> Scores:
     """Score probability rows P (T, K) of any origin, strictly.
 
-    A label costs -ln of its probability, at least of `clip`: at most 34.5 nats by default. Rows
-    must be non-negative and sum to 1 within 1e-6; they are used as they are.
+    A label costs -ln of its probability, at most 34.5 nats. Rows must be non-negative and sum to 1
+    within 1e-6; they are used as they are.
 
     Examples
     --------
@@ -207,15 +170,13 @@ def score(
     P = check_probabilities(P, *P.shape)
     labels, soft = validation.labels(y, *P.shape)
     weights = validation.weights(weight, len(P))
-    if not 0.0 <= clip < 1.0:
-        raise InvalidInputError(f"clip must be a number from 0 to below 1, got {clip!r}")
+    is_low = P < MIN_PROBABILITY
     if len(soft):
-        is_clipped = ((soft > 0.0) & (P - clip < 0.0)).any(axis=1)
+        is_clipped = ((soft > 0.0) & is_low).any(axis=1)
     else:
-        is_clipped = P[np.arange(len(P)), labels] < clip
-    losses = log_losses(P, labels, soft, clip)
-    n_clipped = int(is_clipped.sum())
-    return Scores(P, soft if len(soft) else labels, weights, losses, float(clip), n_clipped)
+        is_clipped = is_low[np.arange(len(P)), labels]
+    losses = log_losses(P, labels, soft, MIN_PROBABILITY)
+    return Scores(P, labels, soft, weights, losses, int(is_clipped.sum()))
 
 
 def progressive(
@@ -224,13 +185,10 @@ def progressive(
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,
-    comparator: Any = None,
-    clip: float = MIN_PROBABILITY,
     progress: Progress = False,
 ) -> Scores:
     """Run a learner over a stream, predicting each round before learning it, and score it.
 
-    `comparator` is a linear model W (K, d), or what `best_in_class` returned, for the regret.
     The learner continues from its present state, and has learned the stream afterwards.
 
     Examples
@@ -239,19 +197,11 @@ def progressive(
     >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
     >>> best = best_in_class(X, y, B=10.0, n_classes=2)
     >>> learner = Folklore(n_features=3, n_classes=2)
-    >>> scores = progressive(learner, X, y, comparator=best)
-    >>> scores.regret < learner.certificate(best.W).regret_bound
+    >>> scores = progressive(learner, X, y)
+    >>> scores.loss - best.loss < learner.certificate(best.W).regret_bound
     True
     """
-    losses = None
-    if comparator is not None:
-        W = getattr(comparator, "W", comparator)
-        expected = (learner.n_classes, learner.n_features)
-        if np.shape(W) != expected:
-            raise InvalidInputError(f"comparator has shape {np.shape(W)}; expected {expected}")
-        losses = linear_losses(X, y, W)
-    P = learner.run(X, y, weight=weight, progress=progress)
-    return replace(score(P, y, weight=weight, clip=clip), comparator_losses=losses)
+    return score(learner.run(X, y, weight=weight, progress=progress), y, weight=weight)
 
 
 def _check_weight(weights: Array) -> None:

@@ -55,15 +55,12 @@ class SparseInput:
             validation.rows_of_contexts(rows, rows.shape[1])
         compact = {slot: rows.compact() for slot, rows in parts.items()}
         ordered = sorted(({0: ones} | dict.fromkeys(slots, ones) | compact).items())
-        counts = np.array([np.diff(rows.indptr) for _, rows in ordered])
-        indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
-        starts = indptr[:-1] + np.cumsum(counts, axis=0) - counts
-        indices, values = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
-        for (slot, rows), start, count in zip(ordered, starts, counts, strict=True):
-            places = np.repeat(start - rows.indptr[:-1], count) + np.arange(rows.nnz)
-            indices[places] = rows.indices + np.int64(slot) * SPACE
-            values[places] = rows.values
-        cells = SparseRows(indptr, indices, values, (n_slots + 1) * SPACE)
+        rows_of_cells = [np.repeat(np.arange(T), np.diff(rows.indptr)) for _, rows in ordered]
+        order = np.argsort(np.concatenate(rows_of_cells), kind="stable")
+        indices = np.concatenate([rows.indices + np.int64(slot) * SPACE for slot, rows in ordered])
+        values = np.concatenate([rows.values for _, rows in ordered])
+        indptr = np.sum([rows.indptr for _, rows in ordered], axis=0)
+        cells = SparseRows(indptr, indices[order], values[order], (n_slots + 1) * SPACE)
         return cls(numbers, tuple(slots), cells)
 
     @classmethod
@@ -82,10 +79,6 @@ class SparseInput:
     def shape(self) -> tuple[int, int]:
         """The number of rows, and of columns of the data."""
         return len(self.cells), self.cells.shape[1] // SPACE - 1
-
-    @property
-    def n_slots(self) -> int:
-        return self.shape[1]
 
     @classmethod
     def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
@@ -110,7 +103,7 @@ class SparseInput:
         """Return the rows without columns behind the first `n_slots`, or dense ones `n_places`."""
         dense = None if self.dense is None else self.dense[:, :n_places]
         words = tuple(slot for slot in self.words if slot <= n_slots)
-        if self.n_slots <= n_slots:
+        if self.shape[1] <= n_slots:
             return replace(self, dense=dense, words=words)
         width = (n_slots + 1) * SPACE
         slots = tuple(slot for slot in self.slots if slot <= n_slots)
@@ -154,11 +147,11 @@ class SparseInput:
         """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
         validation.contexts(self.numbers, len(self.slots), gaps=True)
         are_slots = all(a < b for a, b in zip((0, *self.slots), self.slots, strict=False))
-        fits = max(self.slots, default=0) <= self.n_slots <= n_slots
+        fits = max(self.slots, default=0) <= self.shape[1] <= n_slots
         if self.dense is not None:
             validation.contexts(self.dense, self.dense.shape[-1], gaps=True)
             fits = fits and len(self.dense) == n_rows
-        are_words = set(self.words) <= {*range(1, self.n_slots + 1)}
+        are_words = set(self.words) <= {*range(1, self.shape[1] + 1)}
         fits = fits and are_slots and are_words
         return fits and len(self.numbers) == len(self.cells) == n_rows
 
@@ -179,7 +172,7 @@ class SparseInput:
             factors = length * np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
             values *= np.repeat(factors, np.diff(starts, append=len(values)))
         if self.slots:
-            column_of_slot = np.full(self.n_slots + 1, -1)
+            column_of_slot = np.full(self.shape[1] + 1, -1)
             column_of_slot[list(self.slots)] = np.arange(len(self.slots))
             columns = column_of_slot[slots]
             at = np.flatnonzero(columns >= 0)
@@ -249,7 +242,7 @@ class RawBatch(NamedTuple):
             return batches[0]
         n_classes = max(max(batch.Y.shape[1], batch.P.shape[1]) for batch in batches)
         sparse = isinstance(batches[0].X, SparseInput)
-        widths = [batch.X.n_slots if sparse else batch.X.shape[1] for batch in batches]
+        widths = [batch.X.shape[1] for batch in batches]
         sized = [batch.resize(max(widths), n_classes, numeric) for batch in batches]
         Xs, Ys, weights, Ps = zip(*sized, strict=True)
         Ps = tuple(_set_width(P, max(each.shape[1] for each in Ps)) for P in Ps)  # 0 if unknown
@@ -338,11 +331,7 @@ def _set_width(table: Array, width: int) -> Array:
 
 
 class RowBuffer(Serializable):
-    """A few hundred rows, the newest ones, with the numbers of their classes.
-
-    Rows come as a table, or as one mapping; they are put together when they are asked for.
-    Rows with soft labels are kept with their most likely class.
-    """
+    """A few hundred rows, the newest ones, with the numbers of their (most likely) classes."""
 
     def __init__(self) -> None:
         self._tables: list[tuple[Table, Labels]] = []

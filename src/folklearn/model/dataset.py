@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +31,6 @@ from folklearn.readers.table import (
     is_missing,
     slice_rows,
 )
-from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 from folklearn.utils import count_of, join_names
 
@@ -130,7 +129,7 @@ class ModelDataset:
         self.shuffle, self.known_only, self.max_weight = shuffle, known_only, model.max_weight
         chunk_rows = _CHUNK_ROWS_WITH_BOUNDS if model.has_window_bounds else _CHUNK_ROWS
         self._max_rows = max_rows or chunk_rows
-        self.n_unlabelled, self.unlearned = 0, UnlearnedValues(model)
+        self.unlearned = UnlearnedValues(model)
         self.reader = open_reader(source, **options)
         self.reader.missing = MissingValues((*self.reader.missing.asked, *model.missing))
         self.reader.has_fixed_roles = model.encoder is not None
@@ -202,10 +201,7 @@ class ModelDataset:
         return {name: roles[name] for name in dict.fromkeys((*names, *roles)) if name in roles}
 
     def rows(self, n_learned: int | None = None) -> Iterator[LabelledTable]:
-        """Yield the rows with their labels.
-
-        After `n_learned` rows a table ends where the number of rows with a label doubles.
-        """
+        """Yield the rows; after `n_learned` a table ends where the number of labels doubles."""
         tables = self.reader.read(self.kinds, max_rows=self._max_rows, on_bad=self.on_bad)
         ids = [name for name, role in self.roles.items() if role == ID]
         for table in tables if self.shuffle is None else self._shuffle(tables):
@@ -261,6 +257,12 @@ class ModelDataset:
         """The columns without a role, where only those that have one are read."""
         present = [*self.reader.names, *self.reader.left_out] if self.known_only else []
         return [name for name in present if name not in self.roles]
+
+    def warn(self) -> None:
+        """Warn of what predictions did without: columns, texts, categories."""
+        self.warn_of_left_out()
+        self.warn_of_missing()
+        self.unlearned.warn()
 
     def warn_of_left_out(self) -> None:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
@@ -382,7 +384,6 @@ class ModelDataset:
                 encoded = self.model.label_encoder.encode(run.labels, run.weights)
                 yield run, self.model._learn_table(run.table, *encoded)
                 continue
-            self.n_unlabelled += len(run.table)
             yield run, self._as_batch(run, self.model.predict_next(run.table), None)
 
     def predict(self, rows: LabelledTable, costs: Costs | None = None) -> PredictionBatch:
@@ -416,10 +417,7 @@ class ModelDataset:
 def make_encoder(
     model: "TableClassifier", table: Table, n_new: int, *, is_row: bool = False
 ) -> TableEncoder:
-    """Return an encoder for rows that came as a table, or one as a mapping, with new classes.
-
-    A sparse matrix stays sparse if it is too large for sums over all pairs of the classes.
-    """
+    """Return an encoder for rows that came as a table, or one as a mapping, with new classes."""
     table, features = MissingValues(model.missing).mask(table), table.features
     asked, n_columns = model.asked_roles, 0
     roles = known_roles.of_first_values(table) if is_row else known_roles.of_rows(table, asked)
@@ -452,10 +450,7 @@ def declare_table(model: "Model", table: Table, n_classes: int) -> None:
 
 
 class UnlearnedValues:
-    """Counts, by column, the rows whose category a model never learned.
-
-    Such a value counts as missing. Categories that share places are not distinguished.
-    """
+    """Counts, by column, the rows whose category a model never learned: it counts as missing."""
 
     def __init__(self, model: "TableClassifier") -> None:
         self._model, self._n_rows = model, Counter[str]()
@@ -463,31 +458,20 @@ class UnlearnedValues:
 
     def count(self, table: Table) -> None:
         encoder = self._model.encoder
-        assert encoder is not None
+        encoder = encoder.dense if encoder is not None and encoder.sparse else encoder
+        if encoder is None:  # words and wide rows alone have no categories
+            return
         table = encoder.gaps.mask(table)
         for name, role in encoder.roles.items():
             if role == CATEGORY and name in table.columns:
                 texts = as_text_column(table.columns[name])
                 counts = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
                 values = np.array(texts.values, object)[counts > 0]
-                is_new = ~self._are_learned(name, values.tolist())
+                is_new = ~encoder.has_places(name, values.tolist())
                 if is_new.any():
                     self._n_rows[name] += int(counts[counts > 0][is_new].sum())
                     new = values[is_new][:_MAX_VALUES_SHOWN].tolist()
                     self._values.setdefault(name, {}).update(dict.fromkeys(new))
-
-    def _are_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
-        encoder, pipeline = self._model.encoder, self._model.pipeline
-        assert encoder is not None
-        dense = encoder.dense if encoder.sparse else encoder
-        if dense is not None:
-            return dense.has_places(name, categories)
-        assert pipeline is not None
-        slot = 1 + encoder.places.get((name, ""), len(encoder.keys))
-        places = slot * SPACE + np.array(
-            [known_roles.place_of(part) for part in categories], np.int64
-        )
-        return pipeline.has_occurred(places)
 
     def warn(self) -> None:
         sentences = [

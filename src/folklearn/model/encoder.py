@@ -56,12 +56,7 @@ class TableEncoder(Serializable):
     further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
     Words, and everything in a model that has words, are hashed into a space too wide to be dense
     (`SparseInput`); columns next to words come both ways, dense by the encoder `dense`. Ids,
-    weights and targets have no place.
-
-    Parameters
-    ----------
-    roles, crosses, missing : as for `folklearn.Model`.
-    sparse : whether rows stay sparse; they do if there are words.
+    weights and targets have no place. Rows stay sparse if that is asked for, or there are words.
     """
 
     PARAMS = ("sparse", "missing")
@@ -150,10 +145,7 @@ class TableEncoder(Serializable):
         self._prepare_rows()
 
     def admit_batch(self, batch: EncodedBatch) -> list[str]:
-        """Open the places that rows needed.
-
-        Returns columns of categories that hold sentences, once they have all places of their own.
-        """
+        """Open the places that rows needed; return columns of categories that hold sentences."""
         n_own = dict(self._n_own)
         self.admit(batch.keys, batch.roles)
         if self.dense is not None and batch.dense is not None:
@@ -494,6 +486,3 @@ class TableEncoder(Serializable):
         self.admit(keys, roles)
         if "dense" in record.config:
             self.dense = record.inner("dense", TableEncoder)
-
-    def __repr__(self) -> str:
-        return f"TableEncoder({join_names(list(self.roles))})"

@@ -227,10 +227,7 @@ def _add_indicators(
     parts: list[str],
     further: Iterable[str],
 ) -> _Value:
-    """Return a column for each part, 1 where it is the category; an unknown one has none.
-
-    Of two texts the category is the pair; next to a number 1 becomes the number.
-    """
+    """Return a column for each part: 1 (next to a number, that) where it is the category."""
     own_codes = {category: code for code, category in enumerate(parts)}
     shared = ((category, own_codes.get(shared_part(category))) for category in further)
     codes = {category: code for category, code in shared if code is not None} | own_codes
@@ -270,10 +267,7 @@ def _add_cosine(angles: _Value) -> _Value:
 
 
 def _add_contexts(X: _Value, pipeline: OnlinePipeline, errors: Array) -> _Value:
-    """Return the contexts of raw features (rows, d): terms, columns and the constant.
-
-    Features may be more by `errors` (d,) than in the model, and are not above a knot for that.
-    """
+    """Return terms, columns and the constant; features may be above a knot by `errors` (d,)."""
     scaler = pipeline.scaler
     assert isinstance(scaler, OnlineScaler)
     features = _add_scaled(X, scaler)

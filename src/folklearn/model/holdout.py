@@ -11,7 +11,6 @@ import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
@@ -39,12 +38,10 @@ _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as t
 StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
 
 
-def is_degraded(loss: float, holdout_loss: float) -> bool:
-    """Tell whether the model as it would be saved does clearly worse than the running one."""
-    return holdout_loss > _DEGRADED_FACTOR * loss + _DEGRADED_NATS
-
-
 def holdout_warning(loss: float, holdout_loss: float) -> str:
+    """Return what to say of a model that would do clearly worse once saved, "" of any other."""
+    if not holdout_loss > _DEGRADED_FACTOR * loss + _DEGRADED_NATS:
+        return ""
     return (
         f"the saved model will do worse than the running one. Rows ahead, it had an average loss "
         f"of {holdout_loss:.4f}, where predictions with every label known had {loss:.4f}: what is "
@@ -300,10 +297,7 @@ class ScaledLearner(Serializable):
         return self.learner.coef()
 
     def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return a model of scaled columns, by default `coef`, as one of raw features, unclipped.
-
-        Weights are (K, d), constants (K,).
-        """
+        """Return weights (K, d), constants (K,) of raw features: `coef`, or W, without clipping."""
         scaler = self.scaler
         assert isinstance(scaler, OnlineScaler)
         W = self.coef() if W is None else W
@@ -321,14 +315,6 @@ class ScaledLearner(Serializable):
         if X is None:
             return self.learner.n_columns
         return self.learner.n_columns_with(X.cells.compact().indices)
-
-    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of columns (n,) of a wide model whether rows had them."""
-        if isinstance(self.batch_fit, ColumnModel):
-            return np.isin(columns, self.batch_fit.columns)
-        if isinstance(self.learner, SparseSgd):
-            return self.learner.has_occurred(columns)
-        return np.ones(len(columns), bool)  # of one class
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""

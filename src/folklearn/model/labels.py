@@ -53,7 +53,11 @@ class LabelEncoder:
     def balance(self, totals: Mapping[Any, float]) -> float:
         """Decide "balanced" weights by the total weight of each class; return the largest one."""
         if self.class_weight == BALANCED:
-            self.class_weight = balance_class_weight(totals)
+            total, n = sum(totals.values()), len(totals)
+            self.class_weight = {
+                label: total / (n * weight) if weight > 0.0 else 0.0
+                for label, weight in totals.items()
+            }
         weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
         return max([1.0, *weights.values()])
 
@@ -86,8 +90,7 @@ class LabelEncoder:
     def encode(self, y: Any, weights: Array | None = None) -> tuple[Any, Sequence[Any], Any]:
         """Return class numbers (T,), or soft labels (T, K), new labels, and weights (T,).
 
-        y has a label for every row, or is a matrix (T, K) of probabilities of the known ones.
-        The weights have those of the classes in them.
+        y has a label for every row. The weights have those of the classes in them.
         """
         new: Any = []
         if isinstance(y, TextColumn):  # as a file holds labels; one that is text comes first
@@ -100,13 +103,6 @@ class LabelEncoder:
                     new.append(text)
                 by_code[code] = by_text[text]
             numbers = by_code[y.codes]
-        elif isinstance(y, np.ndarray) and y.ndim == 2:
-            numbers, expected = y, (len(y) if weights is None else len(weights), len(self.kept))
-            if y.shape != expected:
-                raise InvalidInputError(
-                    f"soft labels have shape {y.shape}; expected {expected}, a column for every "
-                    "known class: `declare` further ones first"
-                )
         else:
             numbers, new = self._read_objects(y.tolist() if isinstance(y, np.ndarray) else y)
         if weights is None:
@@ -121,11 +117,7 @@ class LabelEncoder:
     def _apply_class_weight(
         self, class_weight: Mapping[Any, float] | str, numbers: Any, new: Any, weights: Array
     ) -> tuple[Any, Array]:
-        r"""Return class numbers (T,) or soft labels (T, K), and weights times those of classes.
-
-        A soft label y counts as what is expected of hard ones: the soft label
-        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
-        """
+        """Return labels, and weights times those of classes; soft y are y_k w_k, rescaled."""
         if isinstance(class_weight, str):
             raise InvalidInputError(
                 'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
@@ -151,19 +143,17 @@ class LabelEncoder:
         inverse = self._inverse_class_weight
         return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
 
-    def decide(self, P: Array, costs: Costs | None, *, may_come: bool = False) -> Labels:
+    def decide(self, P: Array, costs: Costs | None) -> Labels:
         r"""Return the class (T,) of least expected cost by P (T, K); without costs the likeliest.
 
         Predicting class j costs :math:`\sum_k p_k C_{kj} / w_k`: weights w of classes have made
-        their probabilities larger. `costs` may name classes that are not known if they `may_come`.
+        their probabilities larger.
         """
         if costs is None:
             return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
-        return (
-            (P * self._inverse_class_weight) @ self.cost_matrix(costs, may_come=may_come)
-        ).argmin(axis=1)
+        return ((P * self._inverse_class_weight) @ self.cost_matrix(costs)).argmin(axis=1)
 
-    def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
+    def cost_matrix(self, costs: Costs) -> Array:
         """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""
         if not isinstance(costs, Mapping):
             raise InvalidInputError(
@@ -181,14 +171,13 @@ class LabelEncoder:
                 continue
             is_pair = isinstance(key, tuple) and len(key) == 2
             unknown = [label for label in (key if is_pair else [key]) if label not in self.numbers]
-            if not unknown:
-                pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
-            elif not may_come:
+            if unknown:
                 classes = join_names(list(map(str, self.kept)))
                 raise InvalidInputError(
                     f"costs name the class {unknown[0]!r}, which the model does not know; its "
                     f"classes are: {classes}"
                 )
+            pairs[self.numbers[key[0]], self.numbers[key[1]]] = cost
         for pair, cost in pairs.items():  # more special than the cost of a class
             C[pair] = cost
         return C
@@ -281,31 +270,13 @@ def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, 
     return validation.labels(y, n_rounds, width)
 
 
-def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
-    """Return weights that make all classes count alike, given the total weight of each."""
-    total = sum(totals.values())
-    return {
-        label: total / (len(totals) * weight) if weight > 0.0 else 0.0
-        for label, weight in totals.items()
-    }
-
-
 class PendingPrediction(NamedTuple):
-    """A row, what was predicted for the classes known then, and for one that was not.
-
-    `thresholds` are those that its prediction sets had, see `PredictionSets`; None for those of
-    when the label comes.
-    """
+    """A row, what was predicted for the classes known then, and for one that was not."""
 
     x: dict[str, Any]
     p: Array
     unseen: float
-    thresholds: Array | None = None
-
-    def as_batch(self, n_classes: int) -> tuple[Array, Array, Labels]:
-        """Return probabilities (1, K), that of a new class (1,), and how many were known (1,)."""
-        P = np.pad(self.p, (0, n_classes - len(self.p)))[None]
-        return P, np.array([self.unseen]), np.array([len(self.p)])
+    thresholds: Array | None = None  # of its prediction sets; None for those when the label comes
 
     def plain(self) -> list[Any]:
         """Return it as JSON holds it."""

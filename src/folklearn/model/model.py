@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -20,10 +21,12 @@ from folklearn.model import roles as known_roles
 from folklearn.model.batch import RowBuffer
 from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
 from folklearn.model.explain import Explanation, explain_model
+from folklearn.model.export import make_onnx
 from folklearn.model.labels import PendingPrediction, encode_labels
 from folklearn.model.refit import EncodedRows, refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
+from folklearn.model.summary import ModelSummary, render_report
 from folklearn.model.table_classifier import FixedPipeline, TableClassifier
 from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
@@ -195,8 +198,7 @@ class Model(TableClassifier):
     def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> PredictionBatch:
         """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
 
-        y holds a label for every row, some may be soft; or it is a matrix (T, K) of probabilities
-        of `labels`. `weight` is one number for all rows, or one for each.
+        y holds a label for every row, some may be soft; `weight` is one number, or one for each.
         """
         table = as_table(rows)
         if weight is not None and np.ndim(weight) == 0:
@@ -244,19 +246,21 @@ class Model(TableClassifier):
         if not was_open:  # until a class comes that was not declared
             u[np.logical_and.accumulate(np.diff(n_known, append=pipeline.n_classes) == 0)] = 0.0
         if asked is not None:
-            P, u, n_known = asked.as_batch(P.shape[1])
+            P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
+            u, n_known = np.array([asked.unseen]), np.array([len(asked.p)])
         values = batch.X.values_by_place(len(encoder.absent)) if pipeline.sparse else batch.X
-        row_weights = weights
+        predicted = PredictionBatch.of(
+            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent
+        )._replace(encoded=batch.X)
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)
-        predicted = PredictionBatch.of(
-            P, u, numbers, n_known, weights, pipeline.holdout_losses, values, encoder.absent,
-            batch.X, row_weights,
-        )  # fmt: skip
+            predicted = predicted._replace(row_weights=row_weights)
         self.metrics.add(predicted)
         if self.sets.coverage:
             issued = None if asked is None else asked.thresholds
-            self.sets.observe_many(predicted.p_class, predicted.labels, issued)
+            p_class = predicted.P[np.arange(len(weights)), predicted.labels]
+            p_class = np.where(predicted.labels < n_known, p_class, predicted.unseen)
+            self.sets.observe_many(p_class, predicted.labels, issued)
         if self.has_window_bounds:
             self.metrics.note_lower_bounds(self.windows, len(weights))
         if row is None:
@@ -363,16 +367,14 @@ class Model(TableClassifier):
 
         With ``windows=True`` each has a lower bound on the total loss of every linear model there.
         """
-        pipeline, segments, sums = self.pipeline, self.metrics.windows(n_rows), {}
-        if pipeline is not None and self.has_window_bounds and self._has_counted_all:
-            sums = pipeline.evidence.suffixes(min((s.start for s in segments), default=0))
+        pipeline, windows = self.pipeline, self.metrics.windows(n_rows)
+        if pipeline is None or not (self.has_window_bounds and self._has_counted_all):
+            return windows
+        sums = pipeline.evidence.suffixes(min((w.start for w in windows), default=0))
         return [
-            Window(
-                segment.start, segment.stop, segment.loss, segment.n_errors, segment.weight,
-                sums[segment.start].lower_bound() if segment.start in sums else -math.inf,
-            )
-            for segment in segments
-        ]  # fmt: skip
+            replace(w, lower_bound=sums[w.start].lower_bound()) if w.start in sums else w
+            for w in windows
+        ]
 
     def _watch_columns(self, n_rows: int) -> None:
         n = self.n_rounds
@@ -419,9 +421,9 @@ class Model(TableClassifier):
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return the text of one HTML page about its life, self-contained; write it to a path."""
-        from folklearn.model.display import report_model
-
-        return report_model(self, title, path)
+        if not self.n_rounds:
+            raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
+        return render_report(title, ModelSummary.of_model(self), path)
 
     def release_rows(self) -> None:
         """Let go of every row of the data; it goes on to learn, predict and prove.
@@ -460,8 +462,6 @@ class Model(TableClassifier):
         outputs `label` and `probabilities`. Words have no such form. `categories` lists further
         ones of columns with more than a hundred.
         """
-        from folklearn.model.export import make_onnx
-
         serialization.write_bytes(path, make_onnx(self, categories))
 
     COUNTERS = ("_n_asked",)

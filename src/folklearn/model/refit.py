@@ -46,7 +46,6 @@ _MAX_WEIGHTS = 3000  # classes times columns of a regression that is made unaske
 _MAX_BYTES = 2**25  # of its rows, which it copies four times: a long stream takes no more memory
 
 RawTables = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
-ScaledRows = Callable[[], Iterable[Rows]]  # anew for every pass
 
 
 def refit(
@@ -83,8 +82,13 @@ def refit(
     elif _is_wide(pipeline, engine.device):
         _refit_wide(pipeline, (rows_to_fit(pipeline, *table, 1.0) for table in tables()), **limits)
     else:
-        rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
-        refit_over(pipeline, LocalPasses(rows, engine), terms=terms, **limits)
+
+        def scaled() -> Iterable[Rows]:
+            return (rows_to_fit(pipeline, *table) for table in tables())
+
+        batches, fits = _gather(scaled())
+        passes = LocalPasses((lambda: batches) if fits else scaled, engine)
+        refit_over(pipeline, passes, terms=terms, **limits)
 
 
 def refit_tables(model: "Model", tables: Iterable[tuple[Table, Any, Array]], **limits: Any) -> None:
@@ -153,13 +157,7 @@ def fit_terms_over(
 
 def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapReduce) -> Passes:
     """Return passes over the first rows, as many as fit in memory with their terms."""
-    batches: list[Rows] = []
-    n_bytes_left = _SHARE_OF_MEMORY * utils.bytes_present()
-    for table in tables():
-        batches.append(rows_to_fit(pipeline, *table, terms=True))
-        n_bytes_left -= batches[-1].X.nbytes
-        if n_bytes_left < 0.0:
-            break
+    batches, _ = _gather(rows_to_fit(pipeline, *table, terms=True) for table in tables())
     return LocalPasses(lambda: batches, engine)
 
 
@@ -193,10 +191,7 @@ def rows_to_fit(
     *,
     terms: bool = False,
 ) -> Rows:
-    """Return raw rows of positive weight, scaled, the constant times a factor if dense.
-
-    Without their terms, or with them and the constant as it is.
-    """
+    """Return raw rows of positive weight, scaled: without terms and the constant times a factor."""
     Z, intercept = pipeline.scale(X, by_holdout=True), pipeline.intercept_column
     if isinstance(Z, np.ndarray) and not terms:
         Z = np.ascontiguousarray(Z[:, -pipeline.scaler.n_columns :])
@@ -214,14 +209,15 @@ def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
     return pipeline.sparse or backend != PAIRS
 
 
-def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
-    cached, n_bytes_left = [], _SHARE_OF_MEMORY * utils.bytes_present()
-    for batch in rows():
-        cached.append(batch)
+def _gather(rows: Iterable[Rows]) -> tuple[list[Rows], bool]:
+    """Return the first batches, as many as fit in memory, and whether these are all."""
+    batches, n_bytes_left = [], _SHARE_OF_MEMORY * utils.bytes_present()
+    for batch in rows:
+        batches.append(batch)
         n_bytes_left -= sum(array.nbytes for array in batch)
         if n_bytes_left < 0.0:
-            return rows
-    return lambda: cached
+            return batches, False
+    return batches, True
 
 
 def _refit_wide(

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers import convert
-from folklearn.readers.convert import (
-    DATE_KINDS,
-    Kind,
-    format_role,
-    is_gap,
-    parse_amount,
-    parse_date,
-)
+from folklearn.readers.convert import DATE_KINDS, Kind, format_role, parse_amount, parse_date
 from folklearn.readers.table import (
     Column,
     Table,
@@ -112,7 +105,9 @@ def of_rows(table: Table, asked: Mapping[str, str]) -> dict[str, str]:
 
 def _find_first_values(table: Table) -> list[tuple[int, str]]:
     gaps = {  # what may be missing says nothing about a column
-        name: is_missing(column.without(is_gap) if isinstance(column, TextColumn) else column)
+        name: is_missing(
+            column.without(convert.is_gap) if isinstance(column, TextColumn) else column
+        )
         for name, column in table.columns.items()
     }
     return sorted((int(g.argmin()), name) for name, g in gaps.items() if not g.all())
@@ -130,7 +125,7 @@ def _infer_role(name: str, column: Column) -> str:
         is_id = column.dtype.kind == "f" and _counts_rows(name, column)
         return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
     has_text = any(text.lower() in convert.WARNED_GAPS for text in column.values)
-    column = column.without(is_gap)
+    column = column.without(convert.is_gap)
     n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]
     if not values or not n_texts:  # the values may be those of other rows

@@ -14,10 +14,9 @@ from folklearn.learners.base import LeadingModel
 from folklearn.learners.sparse_sgd import WITHOUT_WORDS
 from folklearn.model.batch import Key
 from folklearn.model.encoder import FEATURES, TableEncoder
-from folklearn.model.explain import find_words
+from folklearn.model.explain import find_owners, find_words
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import DATES, NUMBER, WORDS
-from folklearn.model.shapes import find_owners
 from folklearn.model.terms import TermScaler
 from folklearn.readers.convert import is_gap
 from folklearn.readers.open import as_table
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
 _Line = tuple[tuple[str, ...], str]  # the columns that it belongs to, and its name
 _WAVES: _Line = (), "waves of all columns"
 _CONSTANT: _Line = (), "constant"
-_FIT_OF_LINES, _FIT_OF_TERMS = (
-    f"the fit of {kind} to all rows" for kind in ("lines", "lines and terms")
-)
+_FIT_OF_LINES = "the fit of lines to all rows"
+_FIT_OF_TERMS = "the fit of lines and terms to all rows"
 _FIT_OF_WORDS = "words on top"
 _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
 _MAX_DRAWN_LINES = 20
@@ -207,10 +205,7 @@ def _explain_scores(
     pairs: Labels,
     by_holdout: bool,
 ) -> Iterator[tuple[str, float, Array, dict[_Line, float]]]:
-    """Yield of rows the leading model, its weight, its logits, and what lines add to log odds.
-
-    The log odds are those of the pairs (T, 2) of classes.
-    """
+    """Yield the leading model, its weight, logits, and what lines add to log odds of `pairs`."""
     assert pipeline.learner is not None
     Z, dense = pipeline.scale(X, by_holdout=by_holdout), pipeline.dense
     weights = pipeline.holdout.weights(pipeline.learner) if by_holdout else None

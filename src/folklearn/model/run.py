@@ -12,8 +12,7 @@ from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
-from folklearn.model.display import ReportPage, render_report
-from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.holdout import holdout_warning
 from folklearn.model.labels import Costs
 from folklearn.model.refit import EncodedRows
 from folklearn.model.summary import (
@@ -21,6 +20,7 @@ from folklearn.model.summary import (
     ModelSummary,
     describe_columns,
     describe_oddities,
+    render_report,
 )
 from folklearn.progress import working_time
 from folklearn.utils import count_of
@@ -64,9 +64,7 @@ class Score:
         if not score.n_rows:
             asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
             raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
-        dataset.warn_of_left_out()
-        dataset.warn_of_missing()
-        dataset.unlearned.warn()
+        dataset.warn()
         return score
 
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
@@ -232,9 +230,8 @@ class Run(Score):
         self.coverage = model.sets.records()
         self._add_checkpoint(self.certificate)
         self.seconds = working_time() - self._started
-        losses = model.metrics.average_loss, model.metrics.holdout_loss
-        if is_degraded(*losses):
-            warn_of_data(holdout_warning(*losses))
+        if warning := holdout_warning(model.metrics.average_loss, model.metrics.holdout_loss):
+            warn_of_data(warning)
         if len(self.labels) == 1:
             warn_of_data(f"all labels are {self.labels[0]!r}: nothing is learned of one class")
         return self
@@ -264,11 +261,9 @@ class Run(Score):
         title = f"{self.name}: {self.n_rows:,} rows"
         return plots.save(plots.overview(wide, panels, title=title), path)
 
-    def report(self, path: Any = None) -> ReportPage:
+    def report(self, path: Any = None) -> str:
         """Return the text of one HTML page about the run, self-contained; write it to a path."""
-        rate = f"{self.n_rows / max(self.seconds, 1e-9):,.0f} rows a second, reading included"
-        speed = f"{self.n_rows:,} rows in {self.seconds:.1f} s: {rate}."
-        facts = ModelSummary.of_model(self.model, self.metrics, speed=speed)
+        facts = ModelSummary.of_model(self.model, self.metrics)
         return render_report(f"Report on {self.name}", facts, path)
 
     def __repr__(self) -> str:

@@ -41,20 +41,13 @@ class StreamEvidence(Serializable):
     The first 2,048 rows set means and deviations of numbers (`FixedScaler`), or fewer if they are
     let go of (`release_rows`). They and all later rows enter `Evidence`; where matrices of all
     pairs of classes are too large `LinearEvidence`, with planes at what was predicted. Rows enter
-    in batches of 1,024 that end at fixed numbers, so that it does not matter in what portions they
-    come.
+    in batches of 1,024 that end at fixed numbers: it does not matter in what portions they come.
 
     A class that comes late counts as if its rows had been 0 before: the softmax over fewer classes
     has the smaller loss, so that the bound is one for models of all classes that are known now.
 
     Guarantee: the bound is at most the total loss of every fixed linear model in these
     coordinates, its penalty counted, in floating point too (docs/theory/evidence.md).
-
-    Parameters
-    ----------
-    C : inverse of the penalty, as in scikit-learn.
-    scale, intercept, sparse : as for the model.
-    windows : keep bounds for the last 64, 128, 256, ... rows too.
     """
 
     PARAMS = ("C", "scale", "intercept", "sparse", "windows")
@@ -151,10 +144,7 @@ class StreamEvidence(Serializable):
         return scaler.opened(moments, numeric[: len(moments.counts)])
 
     def _transform(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
-        """Return rows in these coordinates and what was predicted for them.
-
-        Rows that are too long for the arithmetic are left out: no loss is negative.
-        """
+        """Return rows in these coordinates, and what was predicted for them."""
         X, Y, weights, P = batch.resize(len(self.numeric), self._K, self.numeric)
         if isinstance(X, SparseInput):
             numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
@@ -162,7 +152,7 @@ class StreamEvidence(Serializable):
             Z: Any = X.scale_cells(numbers, length, constant, (len(self.numeric) + 1) * SPACE)
         else:
             Z = scaler.transform(X)
-        norms = validation.norms(Z)
+        norms = validation.norms(Z)  # too long for the arithmetic: left out, no loss is negative
         rows = Rows(Z, norms, np.full(len(norms), -1), Y, weights)
         usable = norms <= validation.MAX_NORM
         return (rows, P) if usable.all() else (rows.of(usable), P[usable])
@@ -291,10 +281,6 @@ class StreamEvidence(Serializable):
             evidence = record.inner("ladder", list[Sums])
             for (start, stop), sums in zip(spans, evidence, strict=True):
                 self._ladder.append(EvidenceSpan(start, stop, sums))
-
-    def __getstate__(self) -> dict[str, Any]:
-        self.rows.batch(self.numeric)  # so that what is pickled does not depend on who has looked
-        return self.__dict__
 
 
 def _distributions(P: Array, n_classes: int) -> Array:

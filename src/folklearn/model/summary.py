@@ -21,9 +21,10 @@ from folklearn.metrics.accumulator import (
     Window,
 )
 from folklearn.metrics.predictions import PredictionBatch
-from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.holdout import holdout_warning
 from folklearn.model.roles import NUMBER
-from folklearn.report.rendering import format_about, format_loss, format_share
+from folklearn.report import style
+from folklearn.report.rendering import format_about, format_loss, format_share, render
 from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
@@ -65,17 +66,11 @@ class ModelSummary:
     explanation: "Explanation | None" = None
     notes: Sequence[str] = ()  # further sentences for the overview
     warnings: Sequence[str] = ()  # likewise for what needs attention
-    speed: str = ""
     has_model: bool = True
 
     @classmethod
     def of_model(
-        cls,
-        model: "Model",
-        metrics: Metrics | None = None,
-        *,
-        importance: bool = True,
-        speed: str = "",
+        cls, model: "Model", metrics: Metrics | None = None, *, importance: bool = True
     ) -> "ModelSummary":
         metrics = model.metrics if metrics is None else metrics
         certificate, pipeline = model.certificate(), model.pipeline
@@ -83,8 +78,8 @@ class ModelSummary:
         notes, warnings = [*filter(None, [model.sets.in_words()])], describe_oddities(model)
         if n_before := max(0, model.n_rounds - metrics.n_rows):
             notes.append(f"Of {count_of(n_before, 'row')} learned before there is no record here.")
-        if is_degraded(loss, holdout):
-            warnings.append(f"Warning: {holdout_warning(loss, holdout)}.")
+        if warning := holdout_warning(loss, holdout):
+            warnings.append(f"Warning: {warning}.")
         explanation = None
         if pipeline is not None and pipeline.learner is not None:
             explanation = model.explain(importance=importance)
@@ -94,7 +89,7 @@ class ModelSummary:
             certificate, model.metrics.weight,
             [window for window in model.windows() if window.weight > 0.0],
             [] if model.encoder is None else metrics.by_column(model.encoder),
-            explanation, notes, warnings, speed,
+            explanation, notes, warnings,
         )  # fmt: skip
 
     @classmethod
@@ -161,16 +156,6 @@ class ModelSummary:
     def attention(self) -> list[str]:
         by_class = zip(self.labels, self.metrics.by_class(), strict=False)
         return [*describe_problems(by_class, self.columns, self.metrics.n_rows), *self.warnings]
-
-    @property
-    def worst_confusion(self) -> str:
-        wrong = self.metrics.confusion
-        np.fill_diagonal(wrong, 0)
-        if not wrong.any():
-            return "no row was predicted as another class"
-        truth, predicted = divmod(int(wrong.argmax()), len(wrong))
-        names = f"{self.labels[truth]} was predicted as {self.labels[predicted]}"
-        return f"most often {names}, {int(wrong.max()):,} times"
 
     @property
     def lower_bound(self) -> float | None:
@@ -244,6 +229,29 @@ class ModelSummary:
             options |= {"x": "the last … rows", "y": "nats per row"}
         function = plots.curves if name == "drift" else getattr(plots, name)
         return function(*self.plot_data[name], **options)
+
+
+class ReportPage(str):
+    """The text of an HTML page, which a notebook does not print in full."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"ReportPage of {len(self):,} characters"
+
+
+def render_report(title: str, facts: ModelSummary, path: Any = None) -> str:
+    """Return a summary as one HTML page that needs no other file; write it to a path."""
+    names = [name for name in facts.plot_data if name not in ("errors", "drift")]
+    images = {name: style.svg_uri(facts.draw(name)) for name in names}
+    if facts.explanation is not None and facts.explanation.shapes:
+        images["shapes"] = style.svg_uri(facts.explanation.plot_shapes())
+    bound = SEGMENT_BOUND.replace("\n", " ")
+    page = render("report.html", title=title, facts=facts, images=images, bound=bound)
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    return ReportPage(page)
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 from typing import Any, ClassVar, Self
 
@@ -11,15 +12,8 @@ from numpy.typing import NDArray
 from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
-from folklearn.kernels.scaling import (
-    CROSS,
-    HINGE,
-    N_TERM_MOMENTS,
-    PRODUCT,
-    STEP,
-    expand_terms,
-    scale_terms,
-)
+from folklearn.kernels import scaling
+from folklearn.kernels.scaling import CROSS, HINGE, PRODUCT, STEP
 from folklearn.learners.base import Learner, rows_to_review
 from folklearn.learners.term_mixture import TermMixture, affordable_terms
 from folklearn.model.batch import RawBatch
@@ -44,6 +38,7 @@ _ALL_TERMS = 2000
 _LEAST_SPREAD = 1e-90  # of a column with curves: what it is divided by must fit in a state
 
 
+@dataclass(eq=False, repr=False)
 class TermSet(Serializable):
     r"""Functions of the columns of a row, chosen once: hinges, steps, products, crosses, waves.
 
@@ -54,27 +49,16 @@ class TermSet(Serializable):
         1\{x_i > q\} 1\{x_j > r\}, \quad \sqrt 2 \cos(\langle \omega, z \rangle + b),
 
     :math:`\omega \sim N(0, \sigma^2 I / d)`, :math:`\sigma` = 1/2, 1, 2, b uniform. A term of a
-    missing value is missing. Time a few ns for a term of a row, 2 d for a wave.
-
-    Parameters
-    ----------
-    n_columns : number of columns d of the rows.
-    kinds, columns, numbers : (n,), (n, 2), (n, 2): see `folklearn.kernels.scaling`.
-    frequencies, phases : (m, d), (m,) of the waves.
+    missing value is missing. Time a few ns for a term of a row, 2 d for a wave. What `kinds` (n,),
+    `columns` and `numbers` (n, 2) mean stands in `folklearn.kernels.scaling`.
     """
 
-    def __init__(
-        self,
-        n_columns: int,
-        kinds: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        numbers: Array,
-        frequencies: Array,
-        phases: Array,
-    ) -> None:
-        self.n_columns = n_columns
-        self.kinds, self.columns, self.numbers = kinds, columns, numbers
-        self.frequencies, self.phases = frequencies, phases
+    n_columns: int
+    kinds: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    numbers: Array
+    frequencies: Array
+    phases: Array
 
     def __len__(self) -> int:
         return len(self.kinds) + len(self.phases)
@@ -98,7 +82,7 @@ class TermSet(Serializable):
         """Return the terms (T, n + m) of raw rows X (T, d), standardised Z (T, d)."""
         out = np.empty((len(X), len(self)))
         waves = self.frequencies, self.phases
-        expand_terms(X, Z, self.kinds, self.columns, self.numbers, *waves, out)
+        scaling.expand_terms(X, Z, self.kinds, self.columns, self.numbers, *waves, out)
         return out
 
     def names(self, columns: Sequence[str]) -> list[str]:
@@ -190,10 +174,7 @@ def choose_terms(X: Array, labels: Labels, n_most: int, *, crosses: bool = False
 
 
 def _rank_products(Z: Array, labels: Labels, pairs: Labels) -> list[list[int]]:
-    """Return the pairs (n, 2) of columns Z (T, d) whose products are not linear, the best first.
-
-    The best is most correlated with the classes, both less their ridge regressions on Z.
-    """
+    """Return the pairs (n, 2) of columns Z (T, d) whose products tell most beyond Z, best first."""
     products = Z[:, pairs[:, 0]] * Z[:, pairs[:, 1]]
     classes = (labels[:, None] == np.unique(labels)).astype(float)
     products, classes = products - products.mean(axis=0), classes - classes.mean(axis=0)
@@ -306,7 +287,7 @@ class TermScaler(OnlineScaler):
 
     def _set_terms(self, terms: TermSet) -> None:
         self.terms, self._factors = terms, terms.factors
-        self._term_moments: Array = np.zeros((N_TERM_MOMENTS, len(terms)))
+        self._term_moments: Array = np.zeros((scaling.N_TERM_MOMENTS, len(terms)))
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         return self._with_terms(X, super().scale_rows(X, learn=learn), learn)
@@ -322,7 +303,7 @@ class TermScaler(OnlineScaler):
         raw = np.ascontiguousarray(X[:, : terms.n_columns])
         values = terms.expand(raw, Z[:, columns] / self.unit)
         both = np.empty((len(X), len(terms) + Z.shape[1]))
-        scale_terms(values, self._term_moments, learn, self._factors, both)
+        scaling.scale_terms(values, self._term_moments, learn, self._factors, both)
         both[:, len(terms) :] = Z
         return both
 

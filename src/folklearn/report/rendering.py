@@ -33,13 +33,9 @@ def format_about(share: float) -> str:
     return "less than 1 %" if 0.0 < share < 0.01 else f"{100.0 * share:.0f} %"
 
 
-def format_label_chance(loss: float) -> str:
+def format_chance(loss: float) -> str:
     """Return the probability that, given to every label, has this average loss."""
     return format_about(math.exp(-loss))
-
-
-def format_count(n: int | None) -> str:
-    return _UNKNOWN if n is None else f"{n:,}"
 
 
 def format_value(value: object) -> str:
@@ -73,20 +69,6 @@ def format_time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-_FILTERS = {
-    "about": format_about,
-    "ago": format_ago,
-    "chance": format_label_chance,
-    "count": format_count,
-    "loss": format_loss,
-    "round_down": round_down,
-    "round_up": round_up,
-    "share": format_share,
-    "time": format_time,
-    "value": format_value,
-}
-
-
 @cache
 def _load_environment(package: str) -> Any:
     jinja2 = import_optional("jinja2", "reports need", "plots")
@@ -98,7 +80,10 @@ def _load_environment(package: str) -> Any:
         lstrip_blocks=True,
         finalize=_replace_controls,
     )
-    environment.filters.update(_FILTERS)
+    formats = {name: f for name, f in globals().items() if name.startswith("format_")}
+    environment.filters |= {name.removeprefix("format_"): f for name, f in formats.items()}
+    own = {"count": format_value, "round_down": round_down, "round_up": round_up}
+    environment.filters |= own
     return environment
 
 

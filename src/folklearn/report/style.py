@@ -81,10 +81,7 @@ def truncate_label(name: object, most: int = 24) -> str:
 def prepare_axes(
     ax: Any, size: Inches, title: str, x: str, y: str = "", *, note: str = "", grid: str = "y"
 ) -> Any:
-    """Set title, a note below it, axis names and a quiet frame; None makes axes of some inches.
-
-    Ticks are made when a figure is drawn, outside of `use_style`, so their look is set here.
-    """
+    """Set title, a note below it, axis names and a quiet frame; None makes axes of some inches."""
     ax = new_figure(*size).subplots() if ax is None else ax
     if title:
         n_characters = int(size_in_inches(ax)[0] * 72.0 / (0.68 * TITLE))
@@ -147,11 +144,7 @@ def set_loss_axis(ax: Any, x: Array, loss: Array, *columns: Array) -> None:
 
 
 def finish(ax: Any, legend_of_narrow: tuple[float, float] = (0.0, -0.2)) -> "Figure":
-    """Name the labelled lines right of the axes; return the whole figure.
-
-    Narrow axes have the upper left corner of the legend at `legend_of_narrow`, in fractions of
-    the axes, by default below them.
-    """
+    """Name the labelled lines right of the axes, or at `legend_of_narrow`; return the figure."""
     if ax.get_legend_handles_labels()[1]:
         is_wide = size_in_inches(ax)[0] >= _MIN_INCHES_FOR_SIDE_LEGEND
         corner = (1.01, 1.0) if is_wide else legend_of_narrow
