@@ -559,6 +559,11 @@ def test_costs_of_two_classes_are_a_threshold(rng):
     P = model.predict_proba(rows)[:, model.labels.index("fraud")]
     decided = model.predict(rows, costs={"fraud": 50})
     assert decided == ["fraud" if p > 1.0 / 51.0 else "ok" for p in P]
+    for row in rows:
+        p = model.predict_proba_one(row)["fraud"]
+        one = model.predict_one(row, costs={"fraud": 50, "not yet": 2})
+        assert one == ("fraud" if p > 1.0 / 51.0 else "ok")
+    assert Model().predict_one({"x": 1.0}, costs={"fraud": 50}) is None
     for costs, sentence in [
         ({"Fraud": 2}, "costs name the class 'Fraud', which the model does not know; its classes"),
         ({("ok", 3): 2}, "costs name the class 3,"),

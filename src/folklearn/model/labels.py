@@ -143,17 +143,18 @@ class LabelEncoder:
         inverse = self._inverse_class_weight
         return weights * (inverse[numbers] if np.ndim(numbers) == 1 else numbers @ inverse)
 
-    def decide(self, P: Array, costs: Costs | None) -> Labels:
+    def decide(self, P: Array, costs: Costs | None, *, may_come: bool = False) -> Labels:
         r"""Return the class (T,) of least expected cost by P (T, K); without costs the likeliest.
 
         Predicting class j costs :math:`\sum_k p_k C_{kj} / w_k`: weights w of classes have made
-        their probabilities larger.
+        their probabilities larger. `costs` may name classes that are not known if they `may_come`.
         """
         if costs is None:
             return P.argmax(axis=1) if P.shape[1] else np.full(len(P), -1)
-        return ((P * self._inverse_class_weight) @ self.cost_matrix(costs)).argmin(axis=1)
+        C = self.cost_matrix(costs, may_come=may_come)
+        return ((P * self._inverse_class_weight) @ C).argmin(axis=1)
 
-    def cost_matrix(self, costs: Costs) -> Array:
+    def cost_matrix(self, costs: Costs, *, may_come: bool = False) -> Array:
         """Return what it costs to predict a row of a class (first) as a class (second), (K, K)."""
         if not isinstance(costs, Mapping):
             raise InvalidInputError(
@@ -171,6 +172,8 @@ class LabelEncoder:
                 continue
             is_pair = isinstance(key, tuple) and len(key) == 2
             unknown = [label for label in (key if is_pair else [key]) if label not in self.numbers]
+            if unknown and may_come:
+                continue
             if unknown:
                 classes = join_names(list(map(str, self.kept)))
                 raise InvalidInputError(

@@ -192,9 +192,16 @@ class TableClassifier(Serializable):
             return np.full((len(table), K), 1.0 / max(1, K))
         return self.pipeline.predict_next(self.encoder.encode_known(table))
 
-    def predict_one(self, x: Mapping[Any, Any]) -> Any:
-        """Return the most likely label of a row whose label comes soon, None before any class."""
+    def predict_one(self, x: Mapping[Any, Any], *, costs: Costs | None = None) -> Any:
+        """Return the most likely label of a row whose label comes soon, None before any class.
+
+        With `costs`, see `Model.predict`, it is the label of least expected cost.
+        """
         p = self.predict_proba_one(x)
+        if costs is not None and p:
+            P = np.array([[*p.values()]])
+            decided = self.label_encoder.decide(P, costs, may_come=self.is_open)
+            return self.label_encoder.kept[decided[0]]
         return max(p, key=p.__getitem__) if p else None
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
