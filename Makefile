@@ -90,7 +90,7 @@ $(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py
 
 # Old packages warn of newer ones that they meet: here a warning is no error.
 lowest: $(VENV)-lowest/.installed
-	$(VENV)-lowest/bin/python -m pytest -n 2 --dist worksteal -W default
+	PYTEST_ADDOPTS='-W default' $(VENV)-lowest/bin/python -m pytest -n 2 --dist worksteal
 
 docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated
