@@ -14,7 +14,7 @@ from folklearn.learners.auto import auto
 from .arenas import Arena, Game, game
 
 _POOL = 32  # contexts from which an adversary picks
-EXPLORATIONS = ("squarecb", "epsilon", "softmax")  # beside FastCB, which `bandits.auto` has
+EXPLORATIONS = ("squarecb",)  # beside FastCB, which `bandits.auto` has
 
 
 def reduction(d: int, K: int, n_rounds: int, seed: int) -> BanditReduction:

@@ -294,13 +294,9 @@ def test_labelled_rows_can_be_played(rng):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            {"exploration": "ucb"},
-            "exploration must be one of 'fastcb', 'squarecb', 'epsilon', 'softmax'",
-        ),
+        ({"exploration": "ucb"}, "exploration must be one of 'fastcb', 'squarecb'"),
         ({"strength": 0.0}, "strength must be a positive number"),
         ({"strength": "much"}, "strength must be a positive number"),
-        ({"strength": "theory", "exploration": "softmax"}, "only fastcb and squarecb have"),
         ({"default_reward": 1.5}, "reward must be a number from 0 to 1"),
         ({"wait": 0}, "wait must be at least 1"),
     ],

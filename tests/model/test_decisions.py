@@ -177,17 +177,6 @@ def test_a_range_of_rewards_is_scaled(rng):
     assert model.rewards[first.action][1] == pytest.approx(8 * shares.rewards[first.action][1] - 2)
 
 
-def test_rows_of_a_frame_are_decided_in_order(rng):
-    rows = [draw_row(rng) for _ in range(30)]
-    one, many = DecisionModel([*TEAS]), DecisionModel([*TEAS])
-    decisions = many.decide_many(pd.DataFrame(rows))
-    assert [repr(d) for d in decisions] == [repr(one.decide(row)) for row in rows]
-    before = many.to_bytes()
-    with pytest.raises(InvalidInputError, match="age"):
-        many.decide_many([rows[0], {"age": "old"}])
-    assert many.to_bytes() == before
-
-
 def test_a_log_is_learned_like_decisions(rng):
     """But the draw: a log has its own actions."""
     model, logged = DecisionModel([*TEAS]), DecisionModel([*TEAS])

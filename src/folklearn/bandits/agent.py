@@ -19,7 +19,6 @@ from folklearn.kernels.exploration import draw_action
 from folklearn.serialization import Record, Serializable, generator_from, generator_state
 
 MAX_PENDING = 100_000
-THEORY = "theory"  # in place of a number: what the proofs ask for
 _MIN_PROPENSITY = np.nextafter(0.0, 1.0)  # an action that was played had some
 
 
@@ -255,17 +254,15 @@ def action_name(value: Any, what: str = "the id of an action") -> str | int:
 
 
 def choose_exploration(
-    exploration: float | str | None,
+    exploration: float | None,
     horizon: int | None,
     default: float,
     theory: Callable[[int], float],
 ) -> float:
     """Return the exploration from a number, the theory's for a horizon, or the default."""
-    if exploration == THEORY and horizon is None:
-        raise InvalidInputError(f"exploration={THEORY!r} needs horizon, the number of rounds")
-    if horizon is not None:
-        if exploration not in (None, THEORY):
-            raise InvalidInputError("give exploration or horizon, not both: one sets the other")
-        return min(1.0, theory(validation.count("horizon", horizon, 1)))
-    wanted = default if exploration is None else exploration
-    return validation.fraction("exploration", wanted, 1.0)
+    if horizon is None:
+        wanted = default if exploration is None else exploration
+        return validation.fraction("exploration", wanted, 1.0)
+    if exploration is not None:
+        raise InvalidInputError("give exploration or horizon, not both: one sets the other")
+    return min(1.0, theory(validation.count("horizon", horizon, 1)))

@@ -82,7 +82,7 @@ class BanditReduction(Agent):
         learner: Learner,
         *,
         horizon: int | None = None,
-        exploration: float | str | None = None,
+        exploration: float | None = None,
         decoding: str = SAMPLE,
         updates: str = EXPLORED,
         seed: int | np.random.Generator = 0,

@@ -30,7 +30,7 @@ class LinearAgent(Agent):
     Parameters
     ----------
     n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
-    exploration : :math:`\varepsilon`, from 0 to 1, or "theory", which needs a horizon.
+    exploration : :math:`\varepsilon`, from 0 to 1.
     horizon : number of rounds T; it sets :math:`\varepsilon` by the theory of the algorithm.
     D, R : norms of the comparator and the contexts, positive, where theory asks for them.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
@@ -56,7 +56,7 @@ class LinearAgent(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | str | None = None,
+        exploration: float | None = None,
         horizon: int | None = None,
         D: float = 1.0,
         R: float = 1.0,

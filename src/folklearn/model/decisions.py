@@ -18,7 +18,6 @@ from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.labels import plain_row
 from folklearn.model.pipeline import TERMS, OnlinePipeline
 from folklearn.readers.decision_logs import check_reward_range
-from folklearn.readers.open import as_table
 from folklearn.readers.table import not_a_row_error, table_from_records
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record
@@ -172,12 +171,6 @@ class DecisionModel(DecisionMaker):
         self.n_decisions += 1
         self._remember(menu)
         return decision
-
-    def decide_many(self, rows: Any, actions: Actions = None) -> list[Decision]:
-        """Choose an action for every row of a frame or of a list of dictionaries, in order."""
-        records = [*as_table(rows).records()]
-        self._encode([row for record in records for row in self._offer(record, actions)[1]])
-        return [self.decide(record, actions) for record in records]
 
     def reward(self, decision: Decision | Name, reward: float) -> None:
         """Learn the reward of a decision, or of the decision of this id, once."""
@@ -487,10 +480,8 @@ class DecisionModel(DecisionMaker):
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 
     def __repr__(self) -> str:
-        actions, names = (
-            count_of(len(self.actions), "action"),
-            join_names([*map(str, self.actions)]),
-        )
+        actions = count_of(len(self.actions), "action")
+        names = join_names([*map(str, self.actions)])
         decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
         mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
         return f"DecisionModel({actions}: {names}), {decisions}{mean}"
