@@ -254,15 +254,7 @@ class RewardAgent(Agent):
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
 
     def expected_rewards(self, x: ArrayLike) -> Array:
-        """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
-        x = validation.numbers("x", x)
-        if x.ndim == 2:
-            rows = validation.contexts(x, self.n_features)
-            if self._scaler is not None:
-                Z = self._scaler.transform(rows[0])
-                rows = Z, validation.norms(Z)
-            predictions = [learner._predict_rows(*rows) for learner in self.regressions]
-            return np.stack([P[:, 1] for P in predictions], axis=1)
+        """Return the expected reward (K,) of every action, for a context (d,)."""
         return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
 

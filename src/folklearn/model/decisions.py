@@ -406,18 +406,6 @@ class DecisionModel(DecisionMaker):
     def _number_of(self, pending: _Pending) -> int:
         return pending.number
 
-    def _find(self, decision: Decision | Name) -> _Pending:
-        named = decision.id if isinstance(decision, Decision) else decision
-        id = action_name(named, "the id of a decision")
-        pending = self._pending.get(id)
-        # One that was made before loading is the same, one of another model is not.
-        if pending is None or repr(decision) not in (repr(named), repr(pending.decision)):
-            raise InvalidInputError(
-                f"no decision waits under the id {id!r}: it was not made by this model, has its "
-                "reward, expired or was dropped"
-            )
-        return pending
-
     def _outcome(self, reward: Any, name: str = "reward") -> float:
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
