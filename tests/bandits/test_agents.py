@@ -257,7 +257,8 @@ def test_bad_contexts_are_refused_and_change_nothing(make):
 
 @every_agent
 def test_the_oldest_decision_is_dropped_and_counted(make, rng):
-    agent = make(D, K, max_pending=3)
+    agent = make(D, K)
+    agent.max_pending = 3
     X = contexts(rng, 6, D)
     decisions = [agent.act(x) for x in X[:5]]
     assert [decision.id for decision in agent.pending] == [2, 3, 4]

@@ -159,7 +159,6 @@ def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
         ({"exploration": "much"}, "exploration must be a number from 0 to 1"),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"horizon": 2.5}, "horizon must be an integer"),
-        ({"exploration": 0.1, "max_pending": 0}, "max_pending must be at least 1"),
         ({"exploration": 0.1, "seed": -3}, "seed must be at least 0"),
     ],
 )

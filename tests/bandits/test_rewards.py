@@ -207,7 +207,8 @@ def test_decisions_that_wait_too_long_get_the_default(rng):
 
 
 def test_the_oldest_expires_where_no_more_may_wait(rng):
-    agent = agent_of(default_reward=0.0, max_pending=2)
+    agent = agent_of(default_reward=0.0)
+    agent.max_pending = 2
     for x in contexts(rng, 5, D):
         agent.act(x)
     assert [decision.id for decision in agent.pending] == [3, 4]

@@ -40,15 +40,12 @@ class Decision:
 class DecisionMaker(Serializable):
     """Base of what learns later what came of its decisions, which wait for that or expire."""
 
+    max_pending = MAX_PENDING  # decisions that may wait; beyond, the oldest expires
+
     def _start(
-        self,
-        seed: int | np.random.Generator,
-        max_pending: int,
-        default: Any = None,
-        wait: int | None = None,
+        self, seed: int | np.random.Generator, default: Any = None, wait: int | None = None
     ) -> None:
         self._rng = validation.generator(seed)
-        self.max_pending = validation.count("max_pending", max_pending, 1)
         self.wait = None if wait is None else validation.count("wait", wait, 1)
         self._default: Any = None if default is None else self._outcome(default)
         self.n_decisions = self.n_dropped = self.n_expired = 0

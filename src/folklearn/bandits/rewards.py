@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
+from folklearn.bandits.agent import Agent, Decision
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import exploration
 from folklearn.learners.auto import auto as auto_learner
@@ -135,7 +135,7 @@ class RewardAgent(Agent):
     strength : of :math:`\gamma_t`, positive; or "theory".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
-    seed, max_pending : as for `BanditReduction`; beyond `max_pending` the oldest expires.
+    seed : as for `BanditReduction`.
 
     Examples
     --------
@@ -173,7 +173,6 @@ class RewardAgent(Agent):
         default_reward: float | None = None,
         wait: int | None = None,
         seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
     ) -> None:
         self.regressions = list(regressions)
         _check_regressions(self.regressions)
@@ -188,7 +187,7 @@ class RewardAgent(Agent):
             self.strength = validation.positive("strength", strength)
         self.n_late = 0
         self._totals: Array = np.zeros(2)
-        self._start(seed, max_pending, default_reward, wait)
+        self._start(seed, default_reward, wait)
         self.default_reward = self._default
 
     def _gamma(self, t: int) -> float:

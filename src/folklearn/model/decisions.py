@@ -130,7 +130,8 @@ class DecisionModel(DecisionMaker):
         self.default_reward = default_reward
         if default_reward is not None:
             self._outcome(default_reward, "default_reward")
-        self._start(seed, max_pending, default_reward, wait)
+        self.max_pending = validation.count("max_pending", max_pending, 1)
+        self._start(seed, default_reward, wait)
         self.max_actions = validation.count("max_actions", max_actions, 1)
         self.has_features: bool | None = None  # whether actions have; None before any came
         self.encoder: TableEncoder | None = None
