@@ -82,12 +82,6 @@ def test_an_agent_goes_on_from_where_it_stands(stream):
     np.testing.assert_array_equal(np.concatenate([part.actions for part in parts]), log.actions)
 
 
-def test_progress_ends_with_the_last_round(stream):
-    counts = []
-    interact(Banditron(n_features=d, n_classes=K), *stream, progress=counts.append)
-    assert counts == [T]
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

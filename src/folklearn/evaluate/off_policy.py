@@ -16,13 +16,11 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import check_rows
-from folklearn.progress import Progress, report_progress
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
-_REPORT_EVERY = 1000  # decisions
 
 
-def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Interactions:
+def interact(agent: Agent, X: Any, y: Any) -> Interactions:
     """Simulate an agent on rows with known rewards; it learns only the reward of its action.
 
     All rows are checked before the first decision. The agent goes on from where it stands.
@@ -31,7 +29,6 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     ----------
     X, y : contexts (T, d), and the actions (T,) that earn 1, others earn 0; or what every action
         would earn, (T, K), from 0 to 1.
-    progress : True for a bar, or a function of the number of decisions so far.
 
     Examples
     --------
@@ -50,20 +47,17 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     else:
         R = np.eye(K)[validation.labels(y, *shape)[0]]
     actions, propensities, rewards = np.empty(T, np.int64), np.empty(T), np.empty(T)
-    with report_progress(progress, T, "acting") as report:
-        for t, x in enumerate(X):
-            decision = agent.act(x)
-            actions[t], propensities[t] = decision.action, decision.propensity
-            rewards[t] = R[t, decision.action]
-            try:
-                agent.learn(decision, float(rewards[t]))
-            except FolklearnError as error:
-                raise FolklearnError(
-                    f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
-                    "outcomes before it"
-                ) from error
-            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
-                report(t + 1)
+    for t, x in enumerate(X):
+        decision = agent.act(x)
+        actions[t], propensities[t] = decision.action, decision.propensity
+        rewards[t] = R[t, decision.action]
+        try:
+            agent.learn(decision, float(rewards[t]))
+        except FolklearnError as error:
+            raise FolklearnError(
+                f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
+                "outcomes before it"
+            ) from error
     return Interactions(X, actions, propensities, rewards, K)
 
 
