@@ -122,7 +122,7 @@ class RewardAgent(Agent):
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
-    is at most E ``regret_certificate().bound``, under either exploration. That says something of the
+    is at most E ``regret_certificate().bound``, under both explorations. This says something of the
     default strength only after millions of rounds; ``strength="theory"`` explores more and makes it
     least where a regression has a regret of :math:`\frac d2 \ln t` nats.
 
