@@ -25,7 +25,7 @@ _MODULES = {
     "boosting.olmpp": "AdaBoostOLMpp*",
     "boosting.weak_learners": "NaiveBayes* Probabilistic* RiverClassifier hoeffding_trees",
     "errors": "DataWarning+",
-    "evaluate.auditing": "Certifier*+ PredictionCertificate",
+    "evaluate.auditing": "Certifier*+ PredictionCertificate audit",
     "evaluate.best_linear": "BestLinearModel Pass best_in_class+",
     "evaluate.interactions": "Interactions+",
     "evaluate.monitor": "Alarm ColumnAlarm Monitor*",

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 import folklearn
 from folklearn import Certificate, Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.auditing import Certifier
+from folklearn.evaluate.auditing import Certifier, audit
 from folklearn.evaluate.regression import logistic_regression
 from folklearn.metrics.scores import linear_losses
 from folklearn.serialization import Record, read
@@ -123,6 +123,10 @@ def test_exact_is_the_loss_and_penalty_of_the_regression(name, seed, rng):
     assert (exact.C, exact.n_rounds, exact.loss) == (3.0, 6000, live.loss)
     assert [one.number for one in passes] == list(range(1, len(passes) + 1))
     assert passes[-1].gap <= 1e-7 * (1 + total)
+    at_once = audit(X, soft, P, weight, C=3.0, tol=1e-7)
+    assert at_once.best_linear_at_least == pytest.approx(total, rel=3e-7)
+    assert at_once.best_linear_at_least <= total
+    assert at_once.loss == pytest.approx(live.loss, rel=1e-12)
 
 
 def test_wide_rows_have_planes_at_the_predictions_of_a_learner(rng, tmp_path):

@@ -21,8 +21,8 @@ from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.endings import Terminated
 from folklearn.cli.options import LEARNERS, Quiet, parse_seconds
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.evaluate.auditing import audit
 from folklearn.evaluate.best_linear import best_in_class
-from folklearn.evaluate.regression import logistic_regression
 from folklearn.model.model import Model
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
 from folklearn.utils import count_of
@@ -264,7 +264,7 @@ def _use_model(**words: str) -> None:
     fit.predict_proba(rows)
     Model.from_record(fit.to_record()).predict_proba(rows)
     X, labels = np.tile(np.eye(2), (_N_WARM_UP_ROWS // 2, 1)), np.arange(_N_WARM_UP_ROWS) % 2
-    logistic_regression(X, labels, n_classes=2)
+    audit(X, labels, np.full((_N_WARM_UP_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
 
 

@@ -17,7 +17,7 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.lower_bound import LowerBound, penalty_of, round_loss_up
-from folklearn.evidence.passes import passes_over
+from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.sparse_sgd import SparseSgd
@@ -80,6 +80,47 @@ class PredictionLoss:
             penalty=0.0 if C is None else penalty_of(C, n_classes),
             reason=reason if self.n_impossible else "", linear_at_least=linear,
         )  # fmt: skip
+
+
+def audit(
+    X: Any,
+    y: ArrayLike,
+    P: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    C: float = 1.0,
+    constant: int | None = None,
+    tol: float = 1e-6,
+    most_passes: int = 500,
+    report: Report | None = None,
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> PredictionCertificate:
+    """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
+
+    What `Certifier.exact` returns, in fewer passes, and with its guarantee;
+    `folklearn.scale.spark.audit` is for tables that no machine holds.
+
+    Parameters
+    ----------
+    X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
+    P : what was predicted, before the labels were seen.
+    C, constant : of the penalty, as of `Evidence`.
+    tol, most_passes, report, n_jobs, device : of `logistic_regression` and `regress`.
+    """
+    X, P = validation.table(X), validation.numbers("P", P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
+    n_classes = validation.count("the number of columns of P", P.shape[1], 2)
+    sizes = {"n_features": X.shape[1], "n_classes": n_classes}
+    rows = Rows.checked(X, y, weight, **sizes)
+    losses = log_losses(check_probabilities(P, len(rows.X), n_classes), rows.labels, rows.soft)
+    passes = LocalPasses(lambda: [rows], MapReduce.from_options(n_jobs, device))
+    best = regress(
+        passes, **sizes, C=C, constant=constant, tol=tol, most_passes=most_passes, report=report
+    )
+    total = PredictionLoss.of(losses, rows.weights, 0)
+    return total.against(best.at_least, n_rounds=len(rows.X), n_classes=n_classes, C=best.C)
 
 
 class Certifier(Serializable):
@@ -226,8 +267,7 @@ class Certifier(Serializable):
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). It ends when
-        the bound is within ``tol`` (1 + its loss) of a model; the others are of
-        `logistic_regression`, and `report` is called with a `Pass` after each.
+        the bound is within ``tol`` (1 + its loss) of a model. For the others see `audit`.
         """
         evidence, learner = self._evidence, self._learner
         if isinstance(evidence, Evidence):
