@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import Folklore, best_in_class, interact
+from folklearn import Folklore, Interactions, best_in_class, interact
+from folklearn.arrays import Labels
 from folklearn.bandits import BanditReduction
 from folklearn.bandits.reduction import DECODING_COST
 from folklearn.synthetic import stochastic
@@ -22,6 +23,11 @@ def checkpoints(T: int) -> list[int]:
     return sorted({round(t) for t in np.geomspace(min(10, T), T, N_POINTS)})
 
 
+def count_mistakes(log: Interactions) -> Labels:
+    """Return how many actions had been wrong after each decision, (T,)."""
+    return np.cumsum(log.rewards < 1.0, dtype=np.int64)
+
+
 def play(name: str, arena: Arena, exploration: object, seed: int) -> dict[str, Any]:
     """Return the mistakes at the checkpoints, and what the agent was."""
     rows = stream(arena, seed)
@@ -32,7 +38,7 @@ def play(name: str, arena: Arena, exploration: object, seed: int) -> dict[str, A
     return {
         "rounds": stops,
         "exploration": getattr(agent, "exploration", None),
-        "mistakes": log.mistakes[np.array(stops) - 1].tolist(),
+        "mistakes": count_mistakes(log)[np.array(stops) - 1].tolist(),
         "error": log.error_rate,
         "updates": None if learner is None else learner.n_rounds,
     }
@@ -54,7 +60,7 @@ def check_bound(T: int, seed: int, decoding: str, updates: str) -> dict[str, flo
         spent = learner.certificate().regret_bound
     bound = cost * loss + exploration * T + cost * spent / exploration
     return {
-        "mistakes": float(log.mistakes[-1]),
+        "mistakes": float(count_mistakes(log)[-1]),
         "bound": bound,
         "loss": loss,
         "exploration": exploration,
@@ -76,7 +82,7 @@ def time_round(name: str, arena: Arena, exploration: object, seed: int) -> dict[
     seconds = perf_counter() - start
     return {
         "us": 1e6 * seconds / second.n_rounds,
-        "error": (first.mistakes[-1] + second.mistakes[-1]) / len(rows.y),
+        "error": float(np.mean(np.append(first.rewards, second.rewards) < 1.0)),
     }
 
 
@@ -90,10 +96,9 @@ def million(T: int, exploration: float, seed: int, show: Any) -> dict[str, Any]:
         start = perf_counter()
         log = interact(agent, X, y)
         seconds += perf_counter() - start
-        mistakes += [
-            wrong + int(log.mistakes[t - done - 1]) for t in stops if done < t <= done + len(y)
-        ]
-        done, wrong = done + len(y), wrong + int(log.mistakes[-1])
+        so_far = wrong + count_mistakes(log)
+        mistakes += [int(so_far[t - done - 1]) for t in stops if done < t <= done + len(y)]
+        done, wrong = done + len(y), int(so_far[-1])
         show(done)
     return {
         "rounds": stops,

@@ -45,8 +45,8 @@ def _cases() -> dict[str, tuple[dict[str, Any], Judge]]:
     contexts: dict[str, Any] = {"features": False}
     features: dict[str, Any] = {"features": True}
     cases: dict[str, tuple[dict[str, Any], Judge]] = {}
-    for method in ("dr", "snips", "ips"):
-        judge = partial(judged, method=method)
+    for method in ("dr", "ips"):
+        judge = partial(judged, without_model=method == "ips")
         cases[f"right or wrong, {method}"] = contexts, partial(judge, draw=binary)
         cases[f"rewards, {method}"] = contexts, partial(judge, draw=graded)
         cases[f"features of actions, {method}"] = features, partial(judge, draw=graded)

@@ -14,7 +14,7 @@ from folklearn.learners.auto import auto
 from .arenas import Arena, Game, game
 
 _POOL = 32  # contexts from which an adversary picks
-EXPLORATIONS = ("squarecb", "epsilon", "softmax")  # beside FastCB, which `bandits.auto` has
+EXPLORATIONS = ("squarecb",)  # beside FastCB, which `bandits.auto` has
 
 
 def reduction(d: int, K: int, n_rounds: int, seed: int) -> BanditReduction:
@@ -58,7 +58,8 @@ def _most_doubtful(own: Game) -> Callable[[Any, int], int]:
 
     def pick(agent: Any, t: int) -> int:
         first = t * _POOL % (len(own.X) - _POOL)
-        best = np.sort(agent.expected_rewards(own.X[first : first + _POOL]), axis=1)
+        pool = own.X[first : first + _POOL]
+        best = np.sort([agent.expected_rewards(x) for x in pool], axis=1)
         return first + int(np.argmin(best[:, -1] - best[:, -2]))
 
     return pick

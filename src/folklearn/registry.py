@@ -69,7 +69,6 @@ _MODULES = {
     "readers.reader": "BadRow Reader",
     "readers.table": "Table TextColumn table_from_records",
     "scale.folding": "FoldEvent FoldOutput fold",
-    "scale.parallel": "map_in_parallel",
     "scaler": "MixedScaler* OnlineScaler*+ SparseScaler*",
     "serialization": "load+",
     "service.archive": "Archive",

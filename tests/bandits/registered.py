@@ -95,8 +95,7 @@ AGENTS = {
     "rewards, folklore, scaled": by_rewards(Folklore, B3, scale=True),
     "rewards, folklore, theory": by_rewards(Folklore, B3, strength="theory"),
     "rewards, folklore, squarecb": by_rewards(Folklore, B3, exploration="squarecb"),
-    "rewards, ogd, epsilon": by_rewards(Ogd, B3, exploration="epsilon"),
-    "rewards, ogd, softmax": by_rewards(Ogd, B3, exploration="softmax"),
+    "rewards, ogd": by_rewards(Ogd, B3),
 }
 WEIGHING = {name: case for name, case in AGENTS.items() if case.weighs}
 

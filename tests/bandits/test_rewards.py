@@ -200,14 +200,15 @@ def test_decisions_that_wait_too_long_get_the_default(rng):
     assert [decision.id for decision in agent.pending] == [2, 3, 4]
     assert (agent.n_expired, agent.n_outcomes, agent.n_dropped) == (2, 2, 0)
     assert learned(agent)[1] == learned(twin)[1]
-    with pytest.raises(InvalidInputError, match="expired and got the default"):
+    with pytest.raises(InvalidInputError, match="expired or was dropped"):
         agent.learn(0, 1.0)
     agent.learn(2, 1.0)
     assert not agent.regret_certificate().valid
 
 
 def test_the_oldest_expires_where_no_more_may_wait(rng):
-    agent = agent_of(default_reward=0.0, max_pending=2)
+    agent = agent_of(default_reward=0.0)
+    agent.max_pending = 2
     for x in contexts(rng, 5, D):
         agent.act(x)
     assert [decision.id for decision in agent.pending] == [3, 4]
@@ -224,7 +225,7 @@ def test_a_clock_of_the_caller_expires_by_hand(rng):
     assert (with_default.n_expired, told.n_expired) == (1, 0)
     without.expire(act_as(without, x, 1).id)
     assert (without.n_expired, without.n_dropped) == (0, 1)
-    with pytest.raises(InvalidInputError, match="does not wait"):
+    with pytest.raises(InvalidInputError, match="no decision waits"):
         without.expire(0)
 
 
@@ -265,15 +266,6 @@ def test_rewards_in_between_are_soft_labels(rng):
     np.testing.assert_array_equal(agent.regressions[2].predict(x), twin.predict(x))
 
 
-def test_rewards_of_many_rows(rng):
-    agent = agent_of()
-    for x in contexts(rng, 20, D):
-        agent.learn(agent.act(x), float(rng.random()))
-    X = contexts(rng, 5, D)
-    one_by_one = [agent.expected_rewards(x) for x in X]
-    np.testing.assert_allclose(agent.expected_rewards(X), one_by_one, atol=1e-12)
-
-
 def test_an_action_that_is_sure_keeps_its_digits():
     """A loss of 1e-20 is not 0: others are still played, and the bound counts them."""
     agent = RewardAgent([Ogd(n_features=1, n_classes=2, B=30.0, rate=1.0) for _ in range(2)])
@@ -294,13 +286,9 @@ def test_labelled_rows_can_be_played(rng):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            {"exploration": "ucb"},
-            "exploration must be one of 'fastcb', 'squarecb', 'epsilon', 'softmax'",
-        ),
+        ({"exploration": "ucb"}, "exploration must be one of 'fastcb', 'squarecb'"),
         ({"strength": 0.0}, "strength must be a positive number"),
         ({"strength": "much"}, "strength must be a positive number"),
-        ({"strength": "theory", "exploration": "softmax"}, "only fastcb and squarecb have"),
         ({"default_reward": 1.5}, "reward must be a number from 0 to 1"),
         ({"wait": 0}, "wait must be at least 1"),
     ],
@@ -349,9 +337,10 @@ def test_scaled_contexts_are_those_of_the_scaler(rng):
         reward = float(x[0] > 5.0) if decision.action else 0.4
         agent.learn(decision, reward)
         twin.learn(other, reward)
-    np.testing.assert_array_equal(
-        agent.expected_rewards(X), twin.expected_rewards(scaler.transform(X))
-    )
+    for x in X:
+        np.testing.assert_array_equal(
+            agent.expected_rewards(x), twin.expected_rewards(scaler.transform(x))
+        )
     assert agent.regret_certificate().bound == twin.regret_certificate().bound
     assert "the scaled features" in agent.regret_certificate().in_words()
 

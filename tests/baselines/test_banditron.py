@@ -60,7 +60,6 @@ def test_learns_an_easy_stream(rng):
         ({"R": np.nan}, "R must be a positive number"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": "abc"}, "seed must be an integer"),
-        ({"max_pending": 0}, "max_pending must be at least 1"),
     ],
 )
 def test_constructor_checks(arguments, message):

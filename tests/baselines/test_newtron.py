@@ -116,7 +116,6 @@ def test_extreme_contexts_keep_everything_finite():
         ({"D": "wide"}, "D must be a positive number"),
         ({"R": math.inf}, "R must be a positive number"),
         ({"seed": 0.5}, "seed must be an integer"),
-        ({"max_pending": 0}, "max_pending must be at least 1"),
     ],
 )
 def test_constructor_checks(arguments, message):

@@ -126,7 +126,6 @@ def test_learns_an_easy_stream(rng):
         ({"n_particles": 1}, "n_particles must be at least 2"),
         ({"n_moves": 0}, "n_moves must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
-        ({"max_pending": 0}, "max_pending must be at least 1"),
     ],
 )
 def test_constructor_checks(arguments, message):

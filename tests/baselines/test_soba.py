@@ -125,7 +125,6 @@ def test_a_context_too_long_for_the_inverse_is_refused_and_changes_nothing():
         ({"horizon": 10, "exploration": 0.1}, "not both"),
         ({"R": 0}, "R must be a positive number"),
         ({"seed": None}, "seed must be an integer"),
-        ({"max_pending": 1.5}, "max_pending must be an integer"),
     ],
 )
 def test_constructor_checks(arguments, message):

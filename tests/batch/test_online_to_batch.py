@@ -188,14 +188,6 @@ def test_excess_risk_stays_below_the_guarantee():
     assert 0.0 < np.mean(excess) < 0.5 * np.mean(proven)
 
 
-def test_progress_counts_every_round(seed):
-    X, y, _ = stream(seed)
-    done = []
-    OnlineToBatch(folklore()).fit(X, y, progress=done.append)
-    assert done == sorted(done)
-    assert done[-1] == T
-
-
 LEARNERS = {
     "folklore": folklore,
     "ogd": lambda: Ogd(n_features=D, n_classes=K),

@@ -52,7 +52,7 @@ def test_the_log_is_what_a_loop_by_hand_gives(stream, seed):
     assert log.n_rounds == T
     assert log.n_actions == K
     assert log.mean_reward == np.mean(log.actions == y)
-    np.testing.assert_array_equal(log.mistakes, np.cumsum(log.actions != y))
+    np.testing.assert_array_equal(log.rewards, log.actions == y)
     assert log.error_rate == np.mean(log.actions != y)
 
 
@@ -82,12 +82,6 @@ def test_an_agent_goes_on_from_where_it_stands(stream):
     np.testing.assert_array_equal(np.concatenate([part.actions for part in parts]), log.actions)
 
 
-def test_progress_ends_with_the_last_round(stream):
-    counts = []
-    interact(Banditron(n_features=d, n_classes=K), *stream, progress=counts.append)
-    assert counts == [T]
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -110,7 +104,6 @@ def test_everything_is_checked_before_the_first_decision(stream, change, sentenc
 def test_no_rows_no_decisions():
     log = interact(Banditron(n_features=d, n_classes=K), np.empty((0, d)), [])
     assert log.n_rounds == 0
-    assert log.mistakes.shape == (0,)
     with pytest.raises(InvalidInputError, match="nothing to score"):
         _ = log.error_rate
 
@@ -129,7 +122,6 @@ def test_a_log_made_by_hand():
     assert log.X.dtype == log.propensities.dtype == np.float64
     assert log.actions.dtype == np.int64
     assert log.rewards.dtype == np.float64
-    assert log.mistakes.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,14 @@ def _softmax(z: Any) -> Any:
 
 
 def judged(
-    rng: np.random.Generator, own: World, T: int, draw: Draw, **words: Any
+    rng: np.random.Generator, own: World, T: int, draw: Draw, without_model: bool = False
 ) -> tuple[Estimate, float]:
     """Return the estimate of the target policy by a new log, and the truth."""
     log, P = own.log(rng, T, draw)
     policy: Any = P if own.n_actions is None else np.array(P)
-    return off_policy(log, policy, **words), own.value(own.target)
+    shape = len(log.X) if own.n_actions is None else (T, own.n_actions)
+    rewards = np.zeros(shape) if without_model else None
+    return off_policy(log, policy, rewards=rewards), own.value(own.target)
 
 
 def judged_learned(

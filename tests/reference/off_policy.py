@@ -44,17 +44,6 @@ def std_error(terms: Numbers) -> float:
     return sqrt(sample_variance(terms) / len(terms))
 
 
-def snips(P: Rows, a: Sequence[int], p: Numbers, r: Numbers) -> float:
-    return sum(ips_terms(P, a, p, r)) / sum(weights(P, a, p))
-
-
-def snips_std_error(P: Rows, a: Sequence[int], p: Numbers, r: Numbers) -> float:
-    """The delta method: gradient (1, -v) / E w times the covariance of (w r, w)."""
-    w, wr = weights(P, a, p), ips_terms(P, a, p, r)
-    gradient = np.array([1.0, -snips(P, a, p, r)]) / mean(w)
-    return sqrt(gradient @ np.cov([wr, w]) @ gradient / len(a))
-
-
 def effective_size(P: Rows, a: Sequence[int], p: Numbers) -> float:
     w = weights(P, a, p)
     return sum(w) ** 2 / sum(one**2 for one in w)

@@ -15,13 +15,9 @@ def probabilities(rule: str, losses: Array, gamma: float) -> Array:
     K = len(losses)
     best = min(range(K), key=lambda a: losses[a])
     gaps = [loss - losses[best] for loss in losses]
-    if rule == "softmax":
-        odds = np.exp(-gamma * np.array(gaps) / K)
-        return odds / odds.sum()
     shares = {
         "squarecb": lambda gap: 1 / (K + gamma * gap),
         "fastcb": lambda gap: losses[best] / (K * losses[best] + gamma * gap) if gap else 1 / K,
-        "epsilon": lambda gap: 1 / (K + gamma),
     }
     P = np.array([0.0 if a == best else shares[rule](gaps[a]) for a in range(K)])
     P[best] = 1 - P.sum()

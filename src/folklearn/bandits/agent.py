@@ -19,7 +19,6 @@ from folklearn.kernels.exploration import draw_action
 from folklearn.serialization import Record, Serializable, generator_from, generator_state
 
 MAX_PENDING = 100_000
-THEORY = "theory"  # in place of a number: what the proofs ask for
 _MIN_PROPENSITY = np.nextafter(0.0, 1.0)  # an action that was played had some
 
 
@@ -32,22 +31,21 @@ class Decision:
     propensity: float  #: probability with which it was played, given all that was known
     x: Any = field(repr=False)  #: the context (d,), read-only; or the row as it came
 
-
-Pending = tuple[Decision, Array]  # a decision, and what was seen
+    def is_like(self, other: "Decision") -> bool:
+        """Return whether this is the other one, or what it was before it was saved."""
+        has_same_context = isinstance(self.x, dict) or np.array_equal(self.x, other.x)
+        return self is other or (repr(self) == repr(other) and has_same_context)
 
 
 class DecisionMaker(Serializable):
     """Base of what learns later what came of its decisions, which wait for that or expire."""
 
+    max_pending = MAX_PENDING  # decisions that may wait; beyond, the oldest expires
+
     def _start(
-        self,
-        seed: int | np.random.Generator,
-        max_pending: int,
-        default: Any = None,
-        wait: int | None = None,
+        self, seed: int | np.random.Generator, default: Any = None, wait: int | None = None
     ) -> None:
         self._rng = validation.generator(seed)
-        self.max_pending = validation.count("max_pending", max_pending, 1)
         self.wait = None if wait is None else validation.count("wait", wait, 1)
         self._default: Any = None if default is None else self._outcome(default)
         self.n_decisions = self.n_dropped = self.n_expired = 0
@@ -60,7 +58,16 @@ class DecisionMaker(Serializable):
 
     def _find(self, decision: Any) -> Any:
         """Return what waits under a decision or its id, or raise."""
-        raise NotImplementedError
+        named = decision.id if isinstance(decision, Decision) else decision
+        id = action_name(named, "the id of a decision")
+        waiting = None if isinstance(named, bool) else self._pending.get(id)
+        # One that was made before loading is the same, one of another model is not.
+        if waiting is None or (named is not decision and not decision.is_like(waiting[0])):
+            raise InvalidInputError(
+                f"no decision waits under the id {id!r}: it was not made here, has its outcome, "
+                "expired or was dropped"
+            )
+        return waiting
 
     def _learn_default(self, decision: Any) -> None:
         raise NotImplementedError
@@ -163,9 +170,9 @@ class Agent(DecisionMaker):
         It is whether the action was right; for agents of rewards, a number from 0 to 1.
         """
         value = self._outcome(outcome)
-        decision, seen = self._find(decision)
-        self._absorb(decision, seen, value)
-        del self._pending[decision.id]
+        waiting, seen = self._find(decision)
+        self._absorb(waiting, seen, value)
+        del self._pending[waiting.id]
         self.n_outcomes += 1
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
@@ -183,28 +190,6 @@ class Agent(DecisionMaker):
 
     def _learn_default(self, decision: Decision | int) -> None:
         self.learn(decision, self._default)
-
-    def _find(self, decision: Decision | int) -> Pending:
-        number = decision.id if isinstance(decision, Decision) else decision
-        number = validation.count("the id of a decision", number, 0)
-        if number >= self.n_decisions:
-            raise InvalidInputError(f"decision {number} was not made by this agent")
-        if number not in self._pending:
-            reasons = "it was reported already"
-            reasons += ", or it was dropped (by you, wait or max_pending)" * bool(self.n_dropped)
-            reasons += ", or it expired and got the default" * bool(self.n_expired)
-            raise InvalidInputError(f"decision {number} does not wait for an outcome: {reasons}")
-        pending, seen = self._pending[number]
-        if (
-            isinstance(decision, Decision)
-            and decision is not pending
-            and (repr(decision), decision.x.tolist()) != (repr(pending), pending.x.tolist())
-        ):
-            raise InvalidInputError(
-                f"decision {number} is not the one that this agent made under that id: hand an "
-                "outcome to the agent that acted"
-            )
-        return pending, seen
 
     def to_record(self) -> Record:
         """Return the full state as a record, pending decisions and the generator included."""
@@ -255,17 +240,15 @@ def action_name(value: Any, what: str = "the id of an action") -> str | int:
 
 
 def choose_exploration(
-    exploration: float | str | None,
+    exploration: float | None,
     horizon: int | None,
     default: float,
     theory: Callable[[int], float],
 ) -> float:
     """Return the exploration from a number, the theory's for a horizon, or the default."""
-    if exploration == THEORY and horizon is None:
-        raise InvalidInputError(f"exploration={THEORY!r} needs horizon, the number of rounds")
-    if horizon is not None:
-        if exploration not in (None, THEORY):
-            raise InvalidInputError("give exploration or horizon, not both: one sets the other")
-        return min(1.0, theory(validation.count("horizon", horizon, 1)))
-    wanted = default if exploration is None else exploration
-    return validation.fraction("exploration", wanted, 1.0)
+    if horizon is None:
+        wanted = default if exploration is None else exploration
+        return validation.fraction("exploration", wanted, 1.0)
+    if exploration is not None:
+        raise InvalidInputError("give exploration or horizon, not both: one sets the other")
+    return min(1.0, theory(validation.count("horizon", horizon, 1)))

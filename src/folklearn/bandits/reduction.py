@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
+from folklearn.bandits.agent import Agent, Decision, choose_exploration
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.exploration import draw_action
 from folklearn.learners.base import Learner, check_is_learner
@@ -52,7 +52,6 @@ class BanditReduction(Agent):
     updates : ``"explored"`` (the paper) or ``"correct"``, with weights up to K.
     seed : an integer, or a NumPy Generator, which is then used and advanced; not one that
         the learner draws from as well, or a saved agent resumes differently.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
@@ -82,11 +81,10 @@ class BanditReduction(Agent):
         learner: Learner,
         *,
         horizon: int | None = None,
-        exploration: float | str | None = None,
+        exploration: float | None = None,
         decoding: str = SAMPLE,
         updates: str = EXPLORED,
         seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
     ) -> None:
         check_is_learner("the learner", learner)
         self.learner = learner
@@ -104,7 +102,7 @@ class BanditReduction(Agent):
                 f"weights up to {learner.max_weight:g} only: construct it with "
                 f"max_weight={heaviest}"
             )
-        self._start(seed, max_pending)
+        self._start(seed)
 
     def _theory(self, horizon: int) -> float:
         regret = self.learner.regret_bound(horizon)

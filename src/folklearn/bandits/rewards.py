@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, THEORY, Agent, Decision
+from folklearn.bandits.agent import Agent, Decision
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import exploration
 from folklearn.learners.auto import auto as auto_learner
@@ -90,15 +90,14 @@ class Rule(NamedTuple):
 
     play: Callable[[Array, float], Array]  # probabilities (K,), of losses and gamma
     price: float  # eta / gamma, for the certificate: what a nat of excess log loss counts there
-    cost: float = math.inf  # with that price a round costs at most cost K / gamma, if proven
 
 
 RULES = {
-    "fastcb": Rule(exploration.fastcb, price=1.0, cost=2.0),
-    "squarecb": Rule(exploration.squarecb, price=1.0 / 8.0, cost=2.0),
-    "epsilon": Rule(exploration.epsilon_greedy, price=1.0 / 8.0),
-    "softmax": Rule(exploration.softmax_of_gaps, price=1.0 / 8.0),
+    "fastcb": Rule(exploration.fastcb, price=1.0),
+    "squarecb": Rule(exploration.squarecb, price=1.0 / 8.0),
 }
+_MAX_COST = 2.0  # with these prices a round costs at most 2 K / gamma
+_THEORY = "theory"  # in place of a strength: what the proof asks for
 _EXPLORED, _ETA = range(2)
 
 
@@ -117,15 +116,13 @@ class RewardAgent(Agent):
     ============  =================================================================
     "fastcb"      :math:`f_b / (K f_b + \gamma_t (f_a - f_b))`
     "squarecb"    :math:`1 / (K + \gamma_t (f_a - f_b))`
-    "epsilon"     :math:`1 / (K + \gamma_t)`
-    "softmax"     proportional to :math:`\exp(-\gamma_t (f_a - f_b) / K)`, b too
     ============  =================================================================
 
     Only the regression of the action that was played learns. Time: K predictions and one update.
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
-    is at most E ``regret_certificate().bound``, under every exploration. That says something of the
+    is at most E ``regret_certificate().bound``, under both explorations. This says something of the
     default strength only after millions of rounds; ``strength="theory"`` explores more and makes it
     least where a regression has a regret of :math:`\frac d2 \ln t` nats.
 
@@ -135,10 +132,10 @@ class RewardAgent(Agent):
     scale : standardise contexts as their rewards come, and append a constant (`OnlineScaler`):
         the regressions then have one feature more than a context.
     exploration : how the expected rewards are played.
-    strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
+    strength : of :math:`\gamma_t`, positive; or "theory".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
-    seed, max_pending : as for `BanditReduction`; beyond `max_pending` the oldest expires.
+    seed : as for `BanditReduction`.
 
     Examples
     --------
@@ -176,7 +173,6 @@ class RewardAgent(Agent):
         default_reward: float | None = None,
         wait: int | None = None,
         seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
     ) -> None:
         self.regressions = list(regressions)
         _check_regressions(self.regressions)
@@ -186,29 +182,23 @@ class RewardAgent(Agent):
         self._scaler = OnlineScaler(n_features=self.n_features) if self.scale else None
         self.exploration = validation.choice("exploration", exploration, tuple(RULES))
         self._rule = RULES[exploration]
-        if strength != THEORY:
-            strength = validation.positive("strength", strength)
-        elif self._rule.cost == math.inf:
-            proven = " and ".join(name for name, rule in RULES.items() if rule.cost < math.inf)
-            raise InvalidInputError(
-                f"strength={THEORY!r} needs a bound on the cost of exploring, which only {proven} "
-                "have"
-            )
-        self.strength = strength
+        self.strength: float | str = _THEORY
+        if strength != _THEORY:
+            self.strength = validation.positive("strength", strength)
         self.n_late = 0
         self._totals: Array = np.zeros(2)
-        self._start(seed, max_pending, default_reward, wait)
+        self._start(seed, default_reward, wait)
         self.default_reward = self._default
 
     def _gamma(self, t: int) -> float:
         """Return gamma of decision t, counted from 1: a function of t alone, as the proof needs."""
-        K, rule = self.n_classes, self._rule
-        if self.strength != THEORY:
+        K = self.n_classes
+        if self.strength != _THEORY:
             return float(self.strength) * math.sqrt(K * t)
         # Where rewards are realizable a regression of d weights costs about d/2 ln t nats; this is
         # the gamma with the least bound after t rounds, if all had gamma ~ sqrt(t).
         regret = 0.5 * K * self.n_features * math.log1p(t / K)
-        return math.sqrt(2.0 * rule.cost * K * t / (rule.price * regret))
+        return math.sqrt(2.0 * _MAX_COST * K * t / (self._rule.price * regret))
 
     def _outcome(self, value: Any) -> float:
         numbers = bool | int | float | np.bool_ | np.integer | np.floating
@@ -263,15 +253,7 @@ class RewardAgent(Agent):
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
 
     def expected_rewards(self, x: ArrayLike) -> Array:
-        """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
-        x = validation.numbers("x", x)
-        if x.ndim == 2:
-            rows = validation.contexts(x, self.n_features)
-            if self._scaler is not None:
-                Z = self._scaler.transform(rows[0])
-                rows = Z, validation.norms(Z)
-            predictions = [learner._predict_rows(*rows) for learner in self.regressions]
-            return np.stack([P[:, 1] for P in predictions], axis=1)
+        """Return the expected reward (K,) of every action, for a context (d,)."""
         return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
 

@@ -14,7 +14,6 @@ from scipy.linalg import LinAlgError, cholesky
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING
 from folklearn.bandits.reduction import CORRECT, BanditReduction
 from folklearn.baselines.kernels import history_losses
 from folklearn.learners.base import Learner
@@ -302,7 +301,6 @@ class Obama(BanditReduction):
     ----------
     n_features, n_classes, B, R, n_particles, n_moves : as for `Aggregating`.
     exploration : :math:`\mu`, above 0 and at most 1; by default 0.1.
-    max_pending : as for `BanditReduction`.
     horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`.
     seed : an integer, or a NumPy Generator; it feeds the actions, its first number the particles.
 
@@ -327,7 +325,6 @@ class Obama(BanditReduction):
         exploration: float | None = None,
         horizon: int | None = None,
         seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
         **parameters: Any,
     ) -> None:
         rng = validation.generator(seed)
@@ -338,9 +335,8 @@ class Obama(BanditReduction):
             **parameters,
         )  # fmt: skip
         super().__init__(
-            learner, exploration=exploration, horizon=horizon, updates=CORRECT, seed=rng,
-            max_pending=max_pending,
-        )  # fmt: skip
+            learner, exploration=exploration, horizon=horizon, updates=CORRECT, seed=rng
+        )
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:

@@ -9,7 +9,7 @@ from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import validation
 from folklearn.arrays import Array, softmax
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration
+from folklearn.bandits.agent import Agent, Decision, choose_exploration
 from folklearn.errors import FolklearnError
 from folklearn.kernels.blas import OneThread
 from folklearn.kernels.simplex import helmert
@@ -30,11 +30,10 @@ class LinearAgent(Agent):
     Parameters
     ----------
     n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
-    exploration : :math:`\varepsilon`, from 0 to 1, or "theory", which needs a horizon.
+    exploration : :math:`\varepsilon`, from 0 to 1.
     horizon : number of rounds T; it sets :math:`\varepsilon` by the theory of the algorithm.
     D, R : norms of the comparator and the contexts, positive, where theory asks for them.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
@@ -56,12 +55,11 @@ class LinearAgent(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | str | None = None,
+        exploration: float | None = None,
         horizon: int | None = None,
         D: float = 1.0,
         R: float = 1.0,
         seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
     ) -> None:
         self.n_features = validation.count("n_features", n_features, 1)
         self.n_classes = validation.count("n_classes", n_classes, 2)
@@ -71,7 +69,7 @@ class LinearAgent(Agent):
             exploration, horizon, self.DEFAULT_EXPLORATION, self._theory
         )
         self._W: Array = np.zeros((self.n_classes, self.n_features))
-        self._start(seed, max_pending)
+        self._start(seed)
 
     def _theory(self, T: int) -> float:
         raise NotImplementedError
@@ -100,7 +98,7 @@ class Banditron(LinearAgent):
     Parameters
     ----------
     exploration : :math:`\varepsilon`, by default 1/32, near the best with and without noise.
-    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
+    n_features, n_classes, horizon, D, R, seed : as for `LinearAgent`.
 
     References
     ----------
@@ -144,7 +142,7 @@ class Soba(LinearAgent):
     Parameters
     ----------
     exploration : :math:`\varepsilon`, by default 1/16: twice and half of it do about as well.
-    n_features, n_classes, horizon, D, R, seed, max_pending : as for `LinearAgent`.
+    n_features, n_classes, horizon, D, R, seed : as for `LinearAgent`.
 
     References
     ----------
@@ -226,7 +224,7 @@ class Newtron(LinearAgent):
     exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, since p itself explores.
     horizon : T, which sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2 \beta D R^2
         T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
-    n_features, n_classes, R, seed, max_pending : as for `LinearAgent`.
+    n_features, n_classes, R, seed : as for `LinearAgent`.
 
     References
     ----------

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Self
 
@@ -14,7 +13,6 @@ from folklearn.arrays import Array
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.folklore import certificate_at_norm
-from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable
 
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
@@ -89,17 +87,10 @@ class OnlineToBatch(Serializable):
         self._states: list[Learner] = []
         self._closed_form = False  # whether the rows satisfy the hypotheses of `regret_bound`
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None) -> Self:
         """Run the learner over the rows, keep the states that predict, return self.
 
-        Labels, weights and `progress` are those of `Learner.run`.
+        Labels and weights are those of `Learner.run`.
         """
         rows = self.learner._check_rows(X, y, weight)
         T = len(rows.X)
@@ -109,11 +100,10 @@ class OnlineToBatch(Serializable):
         draws = np.random.default_rng(self.seed).integers(1, T + 1, size=self.n_checkpoints)
         rounds: list[int] = sorted(draws.tolist())
         states: list[Learner] = []
-        with report_progress(progress, T, "learning") as report:
-            for start, stop in pairwise([0, *sorted({t - 1 for t in rounds}), T]):
-                self.learner._run(rows.part(start, stop), partial(_report_from, report, start))
-                if stop < T:
-                    states.append(copy.deepcopy(self.learner))
+        for start, stop in pairwise([0, *sorted({t - 1 for t in rounds}), T]):
+            self.learner._run(rows.part(start, stop), None)
+            if stop < T:
+                states.append(copy.deepcopy(self.learner))
         self.rounds, self._states, self.n_rounds = rounds, states, T
         is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
@@ -168,7 +158,3 @@ class OnlineToBatch(Serializable):
         n_states = len({*self.rounds})
         if len(self._states) != n_states or (n_states > 0) != (self.n_rounds > 0):
             raise StateFileError("states and rounds must be equally many")
-
-
-def _report_from(report: Report, start: int, n_rounds: int) -> None:
-    report(start + n_rounds)

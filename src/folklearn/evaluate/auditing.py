@@ -22,13 +22,11 @@ from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import check_probabilities
-from folklearn.progress import Progress, report_progress
-from folklearn.progress import Report as ReportRows
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRow, SparseRows
 from folklearn.validation import Rows
 
-_CHUNK_ROWS = 4096  # between two chances to report or to be interrupted
+_CHUNK_ROWS = 4096  # between two chances to be interrupted
 
 
 @dataclass(frozen=True)
@@ -203,36 +201,26 @@ class Certifier(Serializable):
         weights = np.array([validation.weight(weight)])
         Y = soft[None] if soft.size else np.empty((0, self.n_classes))
         rows = Rows(X, validation.norms(X), np.array([label]), Y, weights)
-        return float(self._observe(rows, p[None], None)[0])
+        return float(self._observe(rows, p[None])[0])
 
     def observe_many(
-        self,
-        X: Any,
-        y: ArrayLike,
-        P: ArrayLike,
-        weight: ArrayLike | None = None,
-        *,
-        progress: Progress = False,
+        self, X: Any, y: ArrayLike, P: ArrayLike, weight: ArrayLike | None = None
     ) -> Array:
         """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,)."""
         rows = Rows.checked(X, y, weight, **self._sizes)
-        P = check_probabilities(P, len(rows.X), self.n_classes)
-        with report_progress(progress, len(rows.X), "certifying") as report:
-            return self._observe(rows, P, report)
+        return self._observe(rows, check_probabilities(P, len(rows.X), self.n_classes))
 
-    def _observe(self, rows: Rows, P: Array, report: ReportRows | None) -> Array:
-        losses, evidence, n = log_losses(P, rows.labels, rows.soft), self._evidence, len(rows.X)
+    def _observe(self, rows: Rows, P: Array) -> Array:
+        losses, evidence = log_losses(P, rows.labels, rows.soft), self._evidence
         added = PredictionLoss.of(losses, rows.weights, self.n_rounds)
         self._totals[:] = astuple(self._prediction_loss + added)
         # The evidence last: after an interrupt a bound on fewer rows is still sound.
         if isinstance(evidence, LinearEvidence):
             assert self._learner is not None
-            evidence._add_planes(rows, self._learner._run(rows, report))
+            evidence._add_planes(rows, self._learner._run(rows, None))
             return losses
-        for start in range(0, n, _CHUNK_ROWS):
+        for start in range(0, len(rows.X), _CHUNK_ROWS):
             evidence._add(rows.part(start, start + _CHUNK_ROWS))
-            if report is not None:
-                report(min(start + _CHUNK_ROWS, n))
         return losses
 
     @property

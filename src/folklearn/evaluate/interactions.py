@@ -26,8 +26,8 @@ class Interactions:
     Examples
     --------
     >>> log = Interactions([[1.0], [2.0]], [0, 2], [0.5, 0.1], [True, False], n_actions=3)
-    >>> log.n_rounds, log.mean_reward, log.mistakes.tolist()
-    (2, 0.5, [0, 1])
+    >>> log.n_rounds, log.mean_reward
+    (2, 0.5)
     >>> menus = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.5, 0.0], [0.0, 0.5]]]
     >>> log = Interactions(menus, [0, 2], [0.5, 0.1], [0.25, 1.0])
     >>> log.menu(1).tolist(), log.offsets.tolist()
@@ -102,11 +102,6 @@ class Interactions:
     def mean_reward(self) -> float:
         """What an action earned on average."""
         return self._mean(self.rewards)
-
-    @property
-    def mistakes(self) -> Labels:
-        """How many actions had earned less than 1 after each decision, (T,)."""
-        return np.cumsum(self.rewards < 1.0, dtype=np.int64)
 
     @property
     def error_rate(self) -> float:

@@ -16,15 +16,11 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import check_rows
-from folklearn.progress import Progress, report_progress
-
-IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
-_REPORT_EVERY = 1000  # decisions
 
 
-def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Interactions:
+def interact(agent: Agent, X: Any, y: Any) -> Interactions:
     """Simulate an agent on rows with known rewards; it learns only the reward of its action.
 
     All rows are checked before the first decision. The agent goes on from where it stands.
@@ -33,7 +29,6 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     ----------
     X, y : contexts (T, d), and the actions (T,) that earn 1, others earn 0; or what every action
         would earn, (T, K), from 0 to 1.
-    progress : True for a bar, or a function of the number of decisions so far.
 
     Examples
     --------
@@ -52,20 +47,17 @@ def interact(agent: Agent, X: Any, y: Any, *, progress: Progress = False) -> Int
     else:
         R = np.eye(K)[validation.labels(y, *shape)[0]]
     actions, propensities, rewards = np.empty(T, np.int64), np.empty(T), np.empty(T)
-    with report_progress(progress, T, "acting") as report:
-        for t, x in enumerate(X):
-            decision = agent.act(x)
-            actions[t], propensities[t] = decision.action, decision.propensity
-            rewards[t] = R[t, decision.action]
-            try:
-                agent.learn(decision, float(rewards[t]))
-            except FolklearnError as error:
-                raise FolklearnError(
-                    f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
-                    "outcomes before it"
-                ) from error
-            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
-                report(t + 1)
+    for t, x in enumerate(X):
+        decision = agent.act(x)
+        actions[t], propensities[t] = decision.action, decision.propensity
+        rewards[t] = R[t, decision.action]
+        try:
+            agent.learn(decision, float(rewards[t]))
+        except FolklearnError as error:
+            raise FolklearnError(
+                f"the outcome of row {t} of X was refused: {error}; the agent has learned the "
+                "outcomes before it"
+            ) from error
     return Interactions(X, actions, propensities, rewards, K)
 
 
@@ -78,13 +70,12 @@ class Estimate:
     rounds, a few outcomes decide, and the interval is too short.
     """
 
-    value: float  #: not clipped: IPS and DR may fall outside 0..1, and outside the interval
+    value: float  #: not clipped: it may fall outside 0..1, and outside the interval
     low: float  #: confidence interval, clipped to 0..1; all of 0..1 if it lies outside
     high: float
     std_error: float
     effective_size: float
     n_rounds: int
-    method: str
     confidence: float
 
     @property
@@ -104,7 +95,6 @@ def off_policy(
     log: Interactions,
     policy: Any,
     *,
-    method: str = DR,
     rewards: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -112,12 +102,12 @@ def off_policy(
 
     With the policy's probabilities :math:`\pi_t` in round t, the action :math:`a_t` that was
     played, its propensity :math:`p_t` and reward :math:`r_t`, the weight :math:`w_t = \pi_t(a_t) /
-    p_t`, and a model q of what an action earns, the value is
+    p_t`, and a model q of what an action earns, the doubly robust value is the mean of
 
-    * ``"ips"``, inverse propensity scores: the mean of :math:`w_t r_t`. Unbiased.
-    * ``"snips"``, self-normalised: :math:`\sum w_t r_t / \sum w_t`. Biased by O(1/T), less noisy.
-    * ``"dr"``, doubly robust: the mean of :math:`\sum_k \pi_t(k) q_t(k) + w_t (r_t - q_t(a_t))`.
-      Unbiased whatever q is, and the less variable the better q is.
+    .. math:: \sum_k \pi_t(k)\, q_t(k) + w_t (r_t - q_t(a_t))
+
+    which is unbiased whatever q is, and the less variable the better q is. With q = 0 it is that of
+    inverse propensity scores.
 
     Unbiased is over the draws of the actions, also if the agent learned as it went: if propensities
     are those of the draws, every action of the policy could have been drawn, which no log can show,
@@ -129,8 +119,8 @@ def off_policy(
     policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
         by its `policy`; a learner, by its `predict`; a function. If actions have features, (m,) of
         each decision, or what makes them from its rows (m, d). Or `LearnedPolicy`.
-    rewards : q (T, K) from 0 to 1, or (N,) if actions have features, for DR only. What is for round
-        t must not depend on action t, nor on what came of it. By default `reward_model(log)`.
+    rewards : q (T, K) from 0 to 1, or (N,) if actions have features. What is for round t must not
+        depend on action t, nor on what came of it. By default `reward_model(log)`.
 
     Examples
     --------
@@ -144,26 +134,24 @@ def off_policy(
 
     References
     ----------
-    IPS: Horvitz and Thompson (1952). SNIPS: Swaminathan and Joachims (2015). DR: Dudík, Langford
-    and Li (2011).
+    Dudík, Langford and Li (2011); inverse propensity scores: Horvitz and Thompson (1952).
     """
-    validation.choice("method", method, METHODS)
     confidence = validation.probability("confidence", confidence)
-    q = _expected_rewards(log, method, rewards)
+    q = _expected_rewards(log, rewards)
     if isinstance(policy, LearnedPolicy):
         _check_length(log, 3)
         (_, first), *blocks = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
         P = np.concatenate(
             [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in blocks]
         )
-        log, q = log[first:], None if q is None else q[log.offsets[first] :]
+        log, q = log[first:], q[log.offsets[first] :]
     else:
         P = _probabilities(log, policy)
-    return _weigh_outcomes(log, P, q, method, confidence)
+    return _weigh_outcomes(log, P, q, confidence)
 
 
-def _expected_rewards(log: Interactions, method: str, rewards: ArrayLike | None) -> Array | None:
-    """Return q of all pairs of a decision and an action, (N,), checked; None but for DR."""
+def _expected_rewards(log: Interactions, rewards: ArrayLike | None) -> Array:
+    """Return q of all pairs of a decision and an action, (N,), checked."""
     _check_length(log, 2)
     least = float(log.propensities.min())
     if least < _MIN_PROPENSITY:
@@ -172,36 +160,24 @@ def _expected_rewards(log: Interactions, method: str, rewards: ArrayLike | None)
             "overflow: no action of that probability is ever drawn"
         )
     if rewards is None:
-        return reward_model(log).ravel() if method == DR else None
-    if method != DR:
-        raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
+        return reward_model(log).ravel()
     shape = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
     expected = "a number from 0 to 1 for each action"
     return validation.numbers_within("rewards", rewards, shape, 0.0, 1.0, expected).ravel()
 
 
-def _weigh_outcomes(
-    log: Interactions, P: Array, q: Array | None, method: str, confidence: float
-) -> Estimate:
+def _weigh_outcomes(log: Interactions, P: Array, q: Array, confidence: float) -> Estimate:
     w = P[log.pairs] / log.propensities
     if not w.any():
         raise InvalidInputError(
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
-    if method == SNIPS:  # by the delta method: a ratio of means deviates like that of w (r - value)
-        T, total = log.n_rounds, float(w.sum())
-        value = float(w @ log.rewards) / total
-        squares = float(np.sum((w * (log.rewards - value)) ** 2))
-        std_error = math.sqrt(T / (T - 1) * squares) / total
-    else:
-        terms = w * log.rewards
-        if q is not None:
-            terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
-        value, std_error = float(terms.mean()), _standard_error(terms)
+    terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
     relative = w / float(w.max())  # so that no square overflows
     effective_size = float(relative.sum() ** 2 / np.sum(relative**2))
-    return _estimate(value, std_error, effective_size, log.n_rounds, method, confidence)
+    value = float(terms.mean())
+    return _estimate(value, _standard_error(terms), effective_size, log.n_rounds, confidence)
 
 
 def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
@@ -209,7 +185,7 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     _check_length(log, 2)
     confidence = validation.probability("confidence", confidence)
     value, std_error, size = log.mean_reward, _standard_error(log.rewards), float(log.n_rounds)
-    return _estimate(value, std_error, size, log.n_rounds, "mean", confidence)
+    return _estimate(value, std_error, size, log.n_rounds, confidence)
 
 
 def _check_length(log: Interactions, least: int) -> None:
@@ -222,13 +198,13 @@ def _standard_error(terms: Array) -> float:
 
 
 def _estimate(
-    value: float, std_error: float, size: float, n_rounds: int, method: str, confidence: float
+    value: float, std_error: float, size: float, n_rounds: int, confidence: float
 ) -> Estimate:
     half = _half_width(std_error, size, confidence)
     low, high = max(value - half, 0.0), min(value + half, 1.0)
     if low > high:  # all of it outside: it says nothing
         low, high = 0.0, 1.0
-    return Estimate(value, low, high, std_error, size, n_rounds, method, confidence)
+    return Estimate(value, low, high, std_error, size, n_rounds, confidence)
 
 
 def _half_width(std_error: float, size: float, confidence: float) -> float:

@@ -38,23 +38,6 @@ def fastcb(losses, gamma):
 
 
 @kernel
-def epsilon_greedy(losses, gamma):
-    """Return the best action, with uniform exploration K / (K + gamma) around it."""
-    K = losses.shape[0]
-    return _rest_to(np.argmin(losses), np.full(K, 1.0 / (K + gamma)))
-
-
-@kernel
-def softmax_of_gaps(losses, gamma):
-    """Return P_a proportional to exp(-gamma (f_a - f_b) / K)."""
-    K, best = losses.shape[0], np.argmin(losses)
-    P = np.empty(K)
-    for a in range(K):
-        P[a] = math.exp(-gamma / K * (losses[a] - losses[best]))
-    return P / P.sum()
-
-
-@kernel
 def most_regret(P, losses, eta):
     """Return the most that a round may regret beyond eta times its excess log loss:
 

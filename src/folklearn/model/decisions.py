@@ -130,7 +130,8 @@ class DecisionModel(DecisionMaker):
         self.default_reward = default_reward
         if default_reward is not None:
             self._outcome(default_reward, "default_reward")
-        self._start(seed, max_pending, default_reward, wait)
+        self.max_pending = validation.count("max_pending", max_pending, 1)
+        self._start(seed, default_reward, wait)
         self.max_actions = validation.count("max_actions", max_actions, 1)
         self.has_features: bool | None = None  # whether actions have; None before any came
         self.encoder: TableEncoder | None = None
@@ -406,18 +407,6 @@ class DecisionModel(DecisionMaker):
     def _number_of(self, pending: _Pending) -> int:
         return pending.number
 
-    def _find(self, decision: Decision | Name) -> _Pending:
-        named = decision.id if isinstance(decision, Decision) else decision
-        id = action_name(named, "the id of a decision")
-        pending = self._pending.get(id)
-        # One that was made before loading is the same, one of another model is not.
-        if pending is None or repr(decision) not in (repr(named), repr(pending.decision)):
-            raise InvalidInputError(
-                f"no decision waits under the id {id!r}: it was not made by this model, has its "
-                "reward, expired or was dropped"
-            )
-        return pending
-
     def _outcome(self, reward: Any, name: str = "reward") -> float:
         low, high = self.reward_range
         expected = f"a number from {low:g} to {high:g}"
@@ -480,9 +469,8 @@ class DecisionModel(DecisionMaker):
             self._pending[decision.id] = _Pending(decision, last, loss, float(explored), float(eta))
 
     def __repr__(self) -> str:
-        actions = (
-            f"{count_of(len(self.actions), 'action')}: {join_names([*map(str, self.actions)])}"
-        )
+        actions = count_of(len(self.actions), "action")
+        names = join_names([*map(str, self.actions)])
         decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
         mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
-        return f"DecisionModel({actions}), {decisions}{mean}"
+        return f"DecisionModel({actions}: {names}), {decisions}{mean}"

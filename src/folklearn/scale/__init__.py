@@ -1,4 +1,4 @@
-"""Past one core and one machine: many runs at once, a pure fold, and sums that merge."""
+"""Past one core and one machine: a pure fold, and Spark."""
 
 from folklearn import registry
 

@@ -54,16 +54,15 @@ def audit(
     prediction: Mapping[Any, str],
     weight: str | None = None,
     C: float = 1.0,
-    scale: bool = True,
-    intercept: bool = True,
     tol: float = 1e-6,
     most_passes: int = 500,
     report: PassReport | None = None,
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
 
-    It is `Certifier.exact`, with its guarantee, for tables that no machine holds. Another number of
-    partitions gives another order of sums, and differs by rounding.
+    It is `Certifier.exact`, with its guarantee, for tables that no machine holds, of columns that
+    are standardised and have a constant beside them, whose weights are hardly penalised. Another
+    number of partitions gives another order of sums, and differs by rounding.
 
     Parameters
     ----------
@@ -73,8 +72,6 @@ def audit(
     prediction : the column of probabilities of every class, by label.
     weight : a column of weights.
     C : inverse of the penalty, as in scikit-learn.
-    scale : the models are linear in standardised columns. Otherwise columns are taken as they are.
-    intercept : add a constant, whose weights are hardly penalised.
     tol, most_passes, report : of `regress`.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
@@ -83,7 +80,7 @@ def audit(
     _check_same_labels(df, label, labels)
     _check_missing(df, names)
     table = df.select(*(_column(name) for name in dict.fromkeys(names)))
-    sizes = {"n_features": len(features) + int(intercept), "n_classes": len(labels)}
+    sizes = {"n_features": len(features) + 1, "n_classes": len(labels)}
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[ScoredRows]:
         numbers = {value: k for k, value in enumerate(labels)}
@@ -97,15 +94,13 @@ def audit(
 
     with SparkPasses(table, blocks_of) as passes:
         predicted = passes.of_partitions(_sum_losses)
-        scaled = ScaledPasses(passes, len(features), scale=scale, intercept=intercept)
         best = regress(
-            scaled, **sizes, C=C, constant=0 if intercept else None, tol=tol,
+            ScaledPasses(passes, len(features)), **sizes, C=C, constant=0, tol=tol,
             most_passes=most_passes, report=report,
         )  # fmt: skip
     sizes = {"n_rounds": passes.n_rows, "n_classes": len(labels)}
     certificate = predicted.against(best.at_least, **sizes, C=best.C)
-    by = "numbers standardised by all rows" if scale else "as they are"
-    return replace(certificate, models=f"the columns ({by})")
+    return replace(certificate, models="the columns (numbers standardised by all rows)")
 
 
 def _sum_losses(first: int, blocks: Iterable[ScoredRows]) -> PredictionLoss:

@@ -137,15 +137,11 @@ def _moments_of(chunk: RowChunk) -> Moments:
 
 
 class ScaledPasses(Passes):
-    """Rows standardised by means and deviations of all rows, with a constant if asked for."""
+    """Rows standardised by means and deviations of all rows, with a constant."""
 
-    def __init__(self, passes: Passes, n_features: int, *, scale: bool, intercept: bool) -> None:
-        zeros = np.zeros(n_features)
-        moments = Moments(zeros, zeros, zeros)
-        if scale:
-            moments = passes.total(_MAX_ROWS_OF_MOMENTS, _moments_of)
-        scaler = FixedScaler(scale=scale, intercept=intercept)
-        self._passes, self._scaler = passes, scaler.opened(moments, [True] * n_features)
+    def __init__(self, passes: Passes, n_features: int) -> None:
+        moments = passes.total(_MAX_ROWS_OF_MOMENTS, _moments_of)
+        self._passes, self._scaler = passes, FixedScaler().opened(moments, [True] * n_features)
 
     @property
     def n_rows(self) -> int:
