@@ -16,9 +16,7 @@ from folklearn.kernels.linear_models import length
 from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import softmax
 
-# After the totals of the evidence: the loss, and rounds whose equation was not solved.
-LOSS, UNSOLVED = N_TOTALS, N_TOTALS + 1
-N_BLOCK_TOTALS = N_TOTALS + 2
+LOSS, N_BLOCK_TOTALS = N_TOTALS, N_TOTALS + 1  # behind the totals of the evidence
 
 MOST_STEPS = 1000  # of the solution of one round, which takes three or four
 N_VECTORS = 9  # of K numbers, which a round needs for itself
@@ -309,8 +307,7 @@ def block_round(W, P, G, totals, u, vectors, x, label, soft, weight, max_norm):
     spread(P, x, u, s, v)
     for i in range(K):
         v[i] = weight * s[i]
-    n_steps = solve(z, log_total, v, label, soft, p, pull, scratch)
-    totals[UNSOLVED] += n_steps == MOST_STEPS
+    solve(z, log_total, v, label, soft, p, pull, scratch)
     for i in range(K):
         varies = s[i] > 0.0
         pull[i] = weight * pull[i] if varies else 0.0

@@ -11,7 +11,7 @@ from folklearn.kernels.blas import device_named
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, Forgetting, Tracker
 from folklearn.learners.base import Learner, WarmStart
-from folklearn.learners.catalogue import BACKENDS, BLOCKS, PAIRS, WIDE, select_backend
+from folklearn.learners.catalogue import BACKENDS, PAIRS, WIDE, select_backend
 from folklearn.learners.class_gaussians import ClassGaussians
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.leader import KEPT, RIDGES, ExpertLearner
@@ -211,7 +211,3 @@ def auto(
         return wide
     blocks = [ClassGaussians(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
     return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)
-
-
-def lane_taken(learner: Learner) -> str:
-    return {Auto: PAIRS, Mixture: BLOCKS, SparseSgd: WIDE}[type(learner)]
