@@ -57,16 +57,14 @@ class ExpertLearner(Learner):
     _folklore: Folklore | None
     _evidence: Evidence | None  # of all rows, where they are certified
     _sums: ExpertSums | None = None  # on a device, if they are not in the state
-    _awaited: Device | None = None  # where the sums go once there are many rows
 
     def _start(
         self, spec: ExpertSpec, folklore: Folklore | None = None, device: str | None = None
     ) -> None:
-        self._awaited = device_named(device)
         self._folklore = folklore
         self._evidence = Evidence(**self._sizes) if self.certify and spec.ridges else None
         self._state = self._make_state(spec)
-        self._go()
+        self.to(device)
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
@@ -87,37 +85,26 @@ class ExpertLearner(Learner):
 
     @property
     def _device(self) -> Device | None:
-        return self._awaited if self._sums is None else self._sums.device
+        return None if self._sums is None else self._sums.device
 
-    def to(self, device: str) -> Self:
+    def to(self, device: str | None) -> Self:
         """Move the sums of evidence to a device, or back to the "cpu", and return the learner.
 
         A learner that was loaded is on the CPU, wherever it was saved.
         """
         target = device_named(device)
         if target != self._device:
-            self._move_evidence(OWN)
-            self._state, self._sums, self._awaited = self._whole_state(), None, target
-            self._go()
+            self._place(self._whole_state(), target)
+            if self._evidence is not None:
+                self._evidence = self._evidence.to(self.device)
         return self
 
-    def _go(self) -> None:
-        """Move the sums to the device that is awaited, if there is one and rows are many.
-
-        The first rounds have dense refreshes of few rows. Those of a small problem are over
-        sooner on the CPU than a device could be called.
-        """
-        state = self._state
-        is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
-        if self._awaited is None or is_young:
-            return
-        self._move_evidence(self._awaited.name)
-        self._sums, self._awaited = ExpertSums.of(self._awaited, state), None
-        self._state = state.like(room=state.spec.kept, whole=False)
-
-    def _move_evidence(self, device: str) -> None:
-        if self._evidence is not None:
-            self._evidence = self._evidence.to(device)
+    def _place(self, state: ExpertState, device: Device | None) -> None:
+        """Go on from a whole state, whose sums are put on the device, if there is one."""
+        self._state, self._sums = state, None
+        if device is not None:
+            self._sums = ExpertSums.of(device, state)
+            self._state = state.like(room=state.spec.kept, whole=False)
 
     def _whole_state(self) -> ExpertState:
         """Return a copy of the state that has its sums, wherever they are."""
@@ -176,7 +163,7 @@ class ExpertLearner(Learner):
         return float(loss)
 
     def _rows_at_once(self, rows: Rows) -> int:
-        is_on_device = self._sums is not None or self._awaited is not None
+        is_on_device = self._sums is not None
         if is_on_device and self._state.spec.only_leaders:
             return MOST_ROWS  # leaders learn whole stretches at once
         n = self.n_features * self.n_classes
@@ -218,8 +205,6 @@ class ExpertLearner(Learner):
             stays = ~hopeless | self._worth_keeping(hopeless, state["weights"])
             if not stays.all() or room > state.room:
                 self._keep(np.flatnonzero(stays).tolist(), room)
-        if self._awaited is not None:
-            self._go()
 
     def _keep(self, experts: list[int], room: int | None = None) -> None:
         if self._sums is not None:
@@ -229,11 +214,10 @@ class ExpertLearner(Learner):
             self._folklore = None
 
     def _release_rows(self) -> None:
-        state, device = self._whole_state(), self._device
+        state = self._whole_state()
         with threads_for(self.n_classes * self.n_features):
             state.release_rows()
-        self._state, self._sums, self._awaited = state, None, device
-        self._go()
+        self._place(state, self._device)
         if self._evidence is not None:
             self._evidence._release_rows()
 

@@ -175,7 +175,7 @@ class ExpertSums:
         plan[experts.T] += counted.sum()
         plan[experts.ROUNDS] += len(counted)
         state["seen"][-1] = 0.0
-        if plan[experts.T] >= plan[experts.NEXT]:
+        if counted.any() and plan[experts.T] >= plan[experts.NEXT]:
             state.settle(self)
         return back(mixed)
 
