@@ -402,15 +402,12 @@ class OwnSums:
 
     @staticmethod
     def flush(state: ExpertState) -> None:
-        """Let the rows that wait enter the sums."""
         leaders.flush(state.memo, state.plan)
 
     @staticmethod
     def refresh(state: ExpertState) -> None:
-        """Move the modes of all ridges to where everything seen puts them."""
         leaders.refresh(state.memo, state.plan)
 
     @staticmethod
     def refresh_forgetting(state: ExpertState, f: int) -> None:
-        """Discount the sum of a leader that forgets, and learn the rows of the last period."""
         leaders.refresh_forgetting(state.memo, state.plan, f)

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -334,19 +334,21 @@ class Learner(Serializable, ABC):
 
 
 class LinearLearner(Learner):
-    """A learner that predicts softmax(W x) with weights W (K, d)."""
+    """A learner that predicts softmax(W x) with weights W (K, d), by two kernels."""
 
     _W: Array
+    _predict_row: ClassVar = staticmethod(predict_linear)
+    _predict_all: ClassVar = staticmethod(predict_linear_rows)
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
-        if not predict_linear(self._W, x, validation.MAX_NORM, p):
+        if not self._predict_row(self._W, x, validation.MAX_NORM, p):
             validation.check_context(x)
         return p
 
     def _predict_batch(self, X: Array, norms: Array) -> Array:
         P = np.empty((len(X), self.n_classes))
-        predict_linear_rows(self._W, X, P)
+        self._predict_all(self._W, X, P)
         return P
 
     def coef(self) -> Array:

@@ -318,6 +318,13 @@ class ExpertLearner(Learner):
         n_inside = sum(part.n_bytes for part in parts if part is not None)
         return self._state.memo.nbytes + self._state.plan.nbytes + n_inside
 
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        spec = self._state.spec
+        sums = (spec.n_sums + self.certify) * n_pairs(n_classes) * n_products(n_features)
+        rows = (spec.kept + self.certify * KEPT_ROWS) * (n_features + n_classes)
+        of_folklore = spec.folklore * ((n_classes - 1) * n_features) ** 2
+        return int(8 * (sums + rows + of_folklore))
+
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state if self._sums is None else self._whole_state()
         return {"memo": state.memo[: state.n_saved], "plan": state.plan}
@@ -351,7 +358,8 @@ class ExpertLearner(Learner):
 class FixedExperts(FixedLearner, ExpertLearner):
     """An `ExpertLearner` that only predicts: its linear models, without sums and rows."""
 
-    PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R", "max_weight")
+    max_weight = 1.0
+    PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R")
 
     def __init__(
         self,
@@ -361,12 +369,10 @@ class FixedExperts(FixedLearner, ExpertLearner):
         names: Sequence[str],
         n_leaders: int,
         R: float,
-        max_weight: float,
     ) -> None:
         self._size(n_features, n_classes)
         self.names = [str(name) for name in names]
         self.R = validation.positive("R", R)
-        self.max_weight = validation.positive("max_weight", max_weight)
         self.certify = False
         # To predict, all linear models are of one kind.
         has_folklore = self.names[-1:] == [_FOLKLORE]
@@ -380,7 +386,6 @@ class FixedExperts(FixedLearner, ExpertLearner):
         fixed = cls(
             n_features=learner.n_features, n_classes=learner.n_classes, R=spec.unit,
             names=learner._expert_names(), n_leaders=learner.n_leaders,
-            max_weight=learner.max_weight,
         )  # fmt: skip
         for section in ("weights", "losses", "W"):
             fixed._state[section][...] = state[section]
@@ -477,8 +482,3 @@ class Leader(ExpertLearner):
             forgetting = tuple(Forgetting(ridge, self.memory) for ridge in scaled)
             spec = spec._replace(ridges=(), forgetting=forgetting)
         self._start(spec, device=device)
-
-    def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        sums = 1 + self.certify
-        rows = (self.kept + self.certify * KEPT_ROWS) * (n_features + n_classes)
-        return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + rows))
