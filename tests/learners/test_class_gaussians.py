@@ -12,7 +12,6 @@ import folklearn
 from folklearn import ClassGaussians, Mixture, Ogd
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate import logistic_regression
-from folklearn.kernels import class_gaussians as kernels
 from folklearn.serialization import Record
 from tests.learners.streams import loss_with_penalty, mixed_stream
 from tests.reference.class_blocks import DenseClassBlocks

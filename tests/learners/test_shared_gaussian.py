@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import ClassGaussians, Mixture, Ogd, SharedGaussian
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.kernels import shared_gaussian as kernels
 from folklearn.learners.shared_gaussian import FixedGaussian
 from folklearn.serialization import Record, as_bytes
 from tests.learners.streams import mixed_stream

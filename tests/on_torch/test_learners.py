@@ -346,7 +346,7 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
     y = rng.integers(K, size=T)
     here, there = leaders(d, K, device, ridges=(0.1, 0.01), kept=1000)
     assert is_there(there)
-    monkeypatch.setattr("folklearn.kernels.on_torch.experts.matrix", within_span(T))
+    monkeypatch.setattr("folklearn.kernels.on_torch.experts.quadratic.matrix", within_span(T))
     assert not there._sums.G.any()
     near(there.run(X, y), here.run(X, y))
     for e in range(2):

@@ -104,11 +104,9 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
     """Solve z'_i = z_i - v_i (p'_i - y_i): write p' = softmax(z') into p, p' - y into residual.
 
     The largest of z is 0, log_total its logsumexp, and p its softmax. With l the logsumexp of z',
-    unknown, every class has an equation of its own: p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l).
-    What remains is one monotone equation in l: that p' - y sums to 0. Where y_i > 0 the unknown
-    is ln(p'_i/y_i), so that a residual keeps its digits when v_i is huge and p'_i all but y_i.
-    scratch is (3, K). Return the steps taken; MOST_STEPS mean that p' is not the
-    solution, though still nearly a distribution.
+    every class has an equation of its own, p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l); what remains
+    is one in l: that p' - y sums to 0. Where y_i > 0 the unknown is ln(p'_i/y_i), whose digits a
+    residual needs. scratch is (3, K). Return the steps taken: after MOST_STEPS p' is only near.
     """
     K = z.shape[0]
     base, free, logs = scratch[0], scratch[1], scratch[2]
@@ -213,11 +211,7 @@ def spread(P, x, u, s, noise):
 
 @kernel
 def _shrinkage(P, u, s, curvature, factor):
-    """Write c/(1 + c s) into factor, less where P has lost too many digits for it.
-
-    The diagonal must stay positive, also where rounding broke u_a^2 <= P_aa s: then no entry can
-    grow without bound.
-    """
+    """Write c/(1 + c s) into factor, less where rounding would make a diagonal entry negative."""
     d, K = u.shape
     for i in range(K):
         factor[i] = curvature[i] / (1.0 + curvature[i] * s[i])

@@ -146,9 +146,8 @@ class ExpertSpec(NamedTuple):
 class ExpertState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
-    A state that is not `whole` has no room for the sums: they are on a device, and rows are sent
-    there as rarely as may be. One that is restored
-    has `n_saved` numbers: no others are made.
+    One that is not `whole` has no room for the sums, which are on a device. A restored one is made
+    only if it has `n_saved` numbers.
     """
 
     def __init__(
@@ -295,10 +294,8 @@ class ExpertState:
         return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
     def release_rows(self) -> None:
-        """Let all rows enter the sums, expanded at the models that there are, and keep none.
-
-        The place of the next row stays: it says which rounds a leader that forgets has learned.
-        """
+        """Let all rows enter the sums, expanded at the models that there are, and keep none."""
+        # POSITION stays: it says which rounds a leader that forgets has learned.
         plan, n_modes = self.plan, len(self.spec.ridges)
         stop, best = int(plan[panel.POSITION]), int(plan[panel.BEST])
         entering = [(0, best, "kept", slice(int(plan[panel.N_KEPT])))] if n_modes else []
@@ -330,9 +327,7 @@ class ExpertState:
     def settle(self, sums: Any = None) -> bool:
         """Do what is due after a round; return whether experts are reviewed, or room is needed.
 
-        Rows enter the sums in blocks, leaders are refreshed when a twentieth or a tenth more has
-        been seen, while they follow rows more seldom, those that forget after a fixed number of
-        rounds. `sums` are those on a device.
+        Rows enter the sums in blocks; when leaders are refreshed say the constants above.
         """
         sums = OwnSums if sums is None else sums
         plan = self.plan[: panel.N_COUNTERS].tolist()
@@ -366,11 +361,9 @@ class ExpertState:
         return self.spec.review and t >= _FIRST_REVIEW_ROUND and t & (t - 1) == 0
 
     def find_hopeless(self) -> set[int]:
-        """Return the experts that may go after this round, if it is one of a review.
+        """Return the dear experts that are far behind and carried little, if this is a review.
 
-        These are dear ones, leaders that forget and FOLKLORE, if they are far behind and carried
-        little weight since the last. All others stay, so that the bound of fixed share holds
-        against them whatever comes.
+        All others stay: the bound of fixed share holds against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
         if not self._is_reviewed(t):

@@ -166,8 +166,8 @@ def weights_of(indptr, indices, values, Y, weights, Q, ridge, W):
 def ascend(indptr, indices, values, squares, bases, Y, weights, order, Q, W, ridge):
     """Move the points Q (T, K) of the rows of `order`, one after the other, and W (n, K).
 
-    `bases` (T, K), if there are any, are added to the logits. Return the losses and the gaps
-    w KL(q, p) before. `squares` are squared norms, Y (T, K) the labels as points of the simplex.
+    `bases` (T, K) are added to the logits, `squares` are squared norms. Return the losses and the
+    gaps w KL(q, p) before.
     """
     K = W.shape[1]
     z, p, powers = np.empty(K), np.empty(K), np.empty(K, np.int64)

@@ -101,8 +101,7 @@ def predict_from_state(constants, nodes, squares, vectors):
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
-    length is |x| and mean is |theta|, from which follows how well C and q are known: S is made by
-    subtraction from I/lam.
+    From |x|, length, and |theta|, mean, follows how well C and q are known.
     """
     z, info = vectors[Z_AT], vectors[INFO]
     loss = 0.0
@@ -136,10 +135,9 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
-    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are contiguous.
-    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times the
-    diagonal are set to zero: a semidefinite A loses its null directions. Return the number of
-    pivots that lay below the floor by more than rounding.
+    Reads the lower triangle; leaves L below and L' above the diagonal. Pivots below `floor` are
+    raised to it, return how many by more than rounding; columns whose pivot is at most `tolerance`
+    times the diagonal are set to zero.
     """
     n_raised = 0
     for i in range(A.shape[0]):
@@ -165,8 +163,7 @@ def cholesky(A, inverse, floor, tolerance):
 def solve_fixed_point(pull, squares, vectors):
     """Solve u = h - pull C Q'softmax(Q u); leave u, z = Q u, p = softmax(z), the factor of M.
 
-    With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
-    f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
+    With pull C = J J', u = h - J v, the strongly convex |v|^2/2 + logsumexp(Q(h - J v)) is least.
     """
     k = squares.shape[1]
     C, J, h, info = squares[C_AT], squares[V_AT], vectors[A_AT], vectors[INFO]
@@ -286,11 +283,9 @@ def _search_line(k, decrement, vectors):
 def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vectors):
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
-    Return (bracket, n_lost). The bracket is w l(u, y) minus the growth of the surrogate minimum,
-    delta_t/4 in the certificate, plus an allowance for rounding, for noise_C and noise_q to first
-    order; it holds for any expansion point u. n_lost is 0 unless rounding destroys the state: C is
-    noise at this curvature, or a pivot so large that S loses its digits. Where a pivot is below 1,
-    C being negative, or nothing finite could be learned, V and a are 0.
+    Return the bracket, w l(u, y) minus the growth of the surrogate minimum plus an allowance for
+    rounding, noise_C and noise_q to first order, which holds for any u; and n_lost, 0 unless
+    rounding destroys the state. Where nothing finite could be learned V and a are 0.
     """
     k = squares.shape[1]
     C, V, curvature = squares[C_AT], squares[V_AT], gamma * weight

@@ -26,10 +26,9 @@ _MAX_THETA = 1e100  # beyond, sums of products overflow
 def memo_offsets(d: int, k: int) -> tuple[int, ...]:
     """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
 
-    Everything but S lives in this one array, because a compiled function pays for every array it is
-    called with. Totals and constants come first; they, squares, vectors and nodes are those of
-    `prediction_rules`. seen is the last context and how the present state sees it in squares,
-    vectors and P (0 if not); room is scratch.
+    Everything but S lives in this one array: a compiled function pays for every array it is called
+    with. Totals and constants come first. seen is the last context, and behind it whether squares,
+    vectors and P are of it and this state; room is scratch.
     """
     theta = rules.N_TOTALS + rules.N_CONSTANTS
     seen = theta + k * d
@@ -67,11 +66,7 @@ def sections_of(memo, d, k):
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
-    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time.
-
-    What lies left of the diagonal block in row i of class a gives the entries i of the columns of
-    the classes before a, and by symmetry is added to column a.
-    """
+    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time."""
     k = P.shape[0]
     d = x.shape[0]
     for a in range(k):
@@ -208,9 +203,8 @@ def _update_round(S, memo, x, label, soft, weight):
 def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
-    Return False, S and theta untouched, if rounding would spoil them: if S would get a diagonal
-    below -spare, or theta an absurd size. S only ever shrinks, so that the diagonal bounds every
-    entry of what was taken from I/lam: S stays finite and of its proper size, even if indefinite.
+    Return False, S and theta untouched, if S would get a diagonal below -spare, or theta an absurd
+    size. S only shrinks, so that its diagonal bounds every entry of what was taken from I/lam.
     """
     k, n = P.shape
     step, left = room[0], room[1]
@@ -263,3 +257,14 @@ def absorb(S, theta, P, V, a, room, spare):
                 for j in range(i + 1):
                     row[j] -= factor * Pc[j]
     return True
+
+
+@kernel
+def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
+    """Predict the rows from start to before stop one by one, and learn them."""
+    no_label = np.empty(0)
+    for t in range(start, stop):
+        predict_round(S, memo, X[t], out[t])
+        if learning:
+            y = soft[t] if labels[t] < 0 else no_label
+            update_round(S, memo, X[t], labels[t], y, weights[t])

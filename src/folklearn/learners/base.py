@@ -57,9 +57,8 @@ _CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 class Learner(Serializable, ABC):
     """What every learner does; `predict` never changes what comes after it.
 
-    A learner validates its parameters, calls `_size`, and has `_predict` and `_learn`; compiled
-    ones have `_predict_batch` and `_run_chunk` too. What it keeps is declared (`Serializable`). It
-    is for one thread at a time: a prediction may be kept for the update that follows it.
+    It is for one thread at a time: a prediction may be kept for the update that follows it. How to
+    write one is in ARCHITECTURE.md.
     """
 
     n_features: int
@@ -121,8 +120,7 @@ class Learner(Serializable, ABC):
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         """Return what it mixes, with shares: weights (K, n + 1) of softmax models, or itself.
 
-        They are of the last n columns of a context, and of a constant 1. `weights` are those of
-        the experts in the order of their names, by default its own.
+        They are of the last n columns and a constant 1; the experts' `weights` by default its own.
         """
         return [(1.0, self)]
 

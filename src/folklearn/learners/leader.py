@@ -44,10 +44,8 @@ class Expert(NamedTuple):
 class ExpertLearner(Learner):
     """A panel of experts in one mixture, and its evidence: what `Leader` and `auto` share.
 
-    A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
-    losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
-    of evidence. When something is due, `_settle` does it. What all rows prove about linear models
-    is collected apart, in `Evidence`.
+    A round is one of `kernels.experts`; when something is due, `_settle` does it. What all rows
+    prove about linear models is collected apart, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -247,7 +245,16 @@ class ExpertLearner(Learner):
         return len(self._state.spec.numbers["leaders"])
 
     def copy_to_predict(self) -> "FixedExperts":
-        return FixedExperts.of(self)
+        state, spec = self._state, self._state.spec
+        fixed = FixedExperts(
+            **self._sizes, names=self._expert_names(), n_leaders=self.n_leaders, R=spec.unit
+        )
+        for section in ("weights", "losses", "W"):
+            fixed._state[section][...] = state[section]
+        fixed._state["constants"][panel.LOSS] = state["constants"][panel.LOSS]
+        fixed._state.plan[panel.ROUNDS] = state.plan[panel.ROUNDS]
+        fixed._folklore = copy.deepcopy(self._folklore)
+        return fixed
 
     def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
         spec = self._state.spec
@@ -379,20 +386,6 @@ class FixedExperts(FixedLearner, ExpertLearner):
         models = (Tracker(1.0),) * (len(self.names) - has_folklore)
         self._n_leaders = validation.count("n_leaders", n_leaders, 1, len(models))
         self._start(ExpertSpec((), trackers=models, folklore=has_folklore, unit=self.R))
-
-    @classmethod
-    def of(cls, learner: ExpertLearner) -> Self:
-        state, spec = learner._state, learner._state.spec
-        fixed = cls(
-            n_features=learner.n_features, n_classes=learner.n_classes, R=spec.unit,
-            names=learner._expert_names(), n_leaders=learner.n_leaders,
-        )  # fmt: skip
-        for section in ("weights", "losses", "W"):
-            fixed._state[section][...] = state[section]
-        fixed._state["constants"][panel.LOSS] = state["constants"][panel.LOSS]
-        fixed._state.plan[panel.ROUNDS] = state.plan[panel.ROUNDS]
-        fixed._folklore = copy.deepcopy(learner._folklore)
-        return fixed
 
     @property
     def n_leaders(self) -> int:
