@@ -317,10 +317,11 @@ def test_auto_runs_as_on_the_cpu(device, long_stream, tmp_path):
 
 def within_span(T):
     """The matrices of refreshes that need no sums: as many unknowns for a class as rows."""
+    matrix = quadratic.matrix
 
     def checked_matrix(blocks, *options, **more):
         assert blocks.shape[1] <= T
-        return quadratic.matrix(blocks, *options, **more)
+        return matrix(blocks, *options, **more)
 
     return checked_matrix
 
