@@ -20,6 +20,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.experts import target
 from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import exp_all, softmax
 
@@ -96,11 +97,8 @@ def linear_residual(W, x, label, soft, z, p):
     multiply(W, x, z)
     log_total = softmax(z, p)
     loss = log_loss(z, log_total, label, soft)
-    if label >= 0:
-        p[label] -= 1.0
-    else:
-        for k in range(p.shape[0]):
-            p[k] -= soft[k]
+    for k in range(p.shape[0]):
+        p[k] -= target(label, soft, k)
     return loss
 
 
