@@ -263,7 +263,7 @@ class ExpertState:
                 continue
             pairs = [places[a] if isinstance(a, str) else (range(a), range(a)) for a in AXES[name]]
             old, new = zip(*pairs, strict=True)
-            changed[name][_index(new)] = self[name][_index(old)]
+            changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
         changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
         changed["weights"][:] /= changed["weights"].sum()
         return changed
@@ -378,13 +378,6 @@ class ExpertState:
             hopeless[-1] = behind[-1] > _BEHIND_FOLKLORE and share[-1] < little
         self["credit"][:] = 0.0
         return {e for e in spec.dear if hopeless[e]}
-
-
-def _index(axes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
-    """Return what selects increasing entries of every axis: slices, if they are the first ones."""
-    if all(not entries or entries[-1] == len(entries) - 1 for entries in axes):
-        return tuple(slice(len(entries)) for entries in axes)
-    return np.ix_(*axes)
 
 
 _DERIVED = ("ridges", "forgetting", "rates", "decaying", "biased")  # follow from the spec

@@ -181,9 +181,9 @@ class ExpertSums:
         if len(others):
             places = self.device.put(others)
             some, best = rows.of_places(places), int(plan[experts.BEST])
-            expanded = Point(self.device, Z[places, best], some).expand()
-            self.G[0].addmm_(expanded.residuals.T, some.X)
-            quadratic.add_device_products(self.S[0], expanded.coefficients, some.X)
+            coefficients, residuals = Point(self.device, Z[places, best], some).expand()
+            self.G[0].addmm_(residuals.T, some.X)
+            quadratic.add_device_products(self.S[0], coefficients, some.X)
 
 
 def _losses(P: Any, Y: Any) -> Any:
@@ -200,7 +200,7 @@ def move_to_modes(
     K, curved = W.shape[1], S
     if len(kept.X):
         curved = S.clone()
-        true_curvature = Point(device, kept.X @ at.T, kept).expand().coefficients
+        true_curvature, _ = Point(device, kept.X @ at.T, kept).expand()
         quadratic.add_device_products(curved, true_curvature, kept.X)
     H = quadratic.matrix(curved, K, device, n_rows=K - 1)
     ridged = (quadratic.add_ridge(H, float(ridge), K) for ridge in ridges)
