@@ -456,7 +456,7 @@ MUTANTS = (
     ),
     Mutant(
         "an integral may give a class nothing", _RULES,
-        "+ mu / (k + 1.0), _FLOOR)", "+ mu / (k + 1.0), 0.0)",
+        "+ mu / (k + 1.0), FLOOR)", "+ mu / (k + 1.0), 0.0)",
         (
             "tests/test_soundness.py::test_an_integral_never_gives_a_class_nothing",
             "tests/test_soundness.py::test_the_softmax_at_the_mean_never_loses_infinity",

@@ -126,8 +126,6 @@ def test_an_integral_never_gives_a_class_nothing():
     p = vectors[prediction_rules.PREDICTED]
     assert p[1] == 1e-300
     assert p.sum() == 1.0
-    loss = prediction_rules._implicit_loss(1, np.empty(0), vectors)
-    assert loss == pytest.approx(-math.log(p[1]), rel=1e-12)
 
 
 @pytest.mark.parametrize(("K", "n_points"), [(2, 2), (2, 16), (3, 2), (3, 16)])

@@ -32,10 +32,10 @@ def test_rows_are_expanded_as_on_the_cpu(K, soft, device, rng):
     expand_rows(Z.copy(), labels, Y, weights, pairs, residuals)
     rows = DeviceRows.of(device, K, np.zeros((m, 1)), labels, Y, weights)
     point = on_torch.Point(device, device.put(Z), rows)
-    found = point.expand()
-    np.testing.assert_allclose(back(found.coefficients), pairs, rtol=1e-12, atol=1e-300)
+    found_coefficients, found_residuals = point.expand()
+    np.testing.assert_allclose(back(found_coefficients), pairs, rtol=1e-12, atol=1e-300)
     unit = 1e-12 * (1.0 + weights[:, None])
-    assert (np.abs(back(found.residuals) - residuals) <= unit).all()
+    assert (np.abs(back(found_residuals) - residuals) <= unit).all()
     assert float(point.loss()) == pytest.approx(weights @ logit_losses(Z, labels, Y), rel=1e-12)
 
 

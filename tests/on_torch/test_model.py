@@ -21,7 +21,7 @@ from folklearn.learners.sparse_sgd import SparseSgd
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
 NUMBER = r"\d+\.?\d*"
-KEPT = 60  # rows: afterwards a learner is on its device
+KEPT = 60  # rows that are kept
 
 
 @pytest.fixture(autouse=True)

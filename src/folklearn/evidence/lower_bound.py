@@ -133,12 +133,6 @@ class LowerBound(Serializable, ABC):
         penalty = penalty_of(self.C, self.n_classes)
         return Certificate(loss, bound, self.n_rounds, C=self.C, penalty=penalty)
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n_features={self.n_features}, n_classes={self.n_classes}, "
-            f"C={self.C:g}; {self.n_rounds} rounds)"
-        )
-
 
 def penalty_of(C: float, n_classes: int) -> float:
     """Return what half the squares of the weights of a model are multiplied by."""

@@ -113,9 +113,8 @@ def curvature_constant(reach: Array) -> Array:
 def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> Array:
     """Return r (m, K) of rows predicted as P, which hold for all steps within a radius (6, 7).
 
-    With weights q of sum 1, a logit falls below their mean by at most radius times
-    sum_k q_k (D_i + D_k) over the others, D the distances (m, K), and what logits are `off` (m,).
-    r = a q for the largest a that the reaches allow, so that the mean is that of r exactly.
+    With weights q of sum 1, a logit falls below their mean by at most radius times sum_k q_k (D_i +
+    D_k) over the others, D the distances (m, K), and `off` (m,). r = a q for the largest such a.
     """
 
     def constants(q: Array) -> Array:

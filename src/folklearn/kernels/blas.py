@@ -136,10 +136,9 @@ _HELD: dict[str, tuple[int, int]] = {}  # by file: how many hold it to one threa
 
 
 class OneThread:
-    """Hold BLAS to one thread inside a with block; the last to leave restores the setting.
+    """Hold BLAS to one thread inside a with block; the last thread to leave restores the setting.
 
-    The setting is one for all threads of Python. `everywhere` holds NumPy's own BLAS too, not only
-    the one that compiled code calls.
+    `everywhere` holds NumPy's own BLAS too, not only the one that compiled code calls.
     """
 
     __slots__ = ("_everywhere",)

@@ -16,9 +16,7 @@ from folklearn.kernels.linear_models import length
 from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import softmax
 
-# After the totals of the evidence: the loss, and rounds whose equation was not solved.
-LOSS, UNSOLVED = N_TOTALS, N_TOTALS + 1
-N_BLOCK_TOTALS = N_TOTALS + 2
+LOSS, N_BLOCK_TOTALS = N_TOTALS, N_TOTALS + 1  # behind the totals of the evidence
 
 MOST_STEPS = 1000  # of the solution of one round, which takes three or four
 N_VECTORS = 9  # of K numbers, which a round needs for itself
@@ -106,11 +104,9 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
     """Solve z'_i = z_i - v_i (p'_i - y_i): write p' = softmax(z') into p, p' - y into residual.
 
     The largest of z is 0, log_total its logsumexp, and p its softmax. With l the logsumexp of z',
-    unknown, every class has an equation of its own: p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l).
-    What remains is one monotone equation in l: that p' - y sums to 0. Where y_i > 0 the unknown
-    is ln(p'_i/y_i), so that a residual keeps its digits when v_i is huge and p'_i all but y_i.
-    scratch is (3, K). Return the steps taken; MOST_STEPS mean that p' is not the
-    solution, though still nearly a distribution.
+    every class has an equation of its own, p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l); what remains
+    is one in l: that p' - y sums to 0. Where y_i > 0 the unknown is ln(p'_i/y_i), whose digits a
+    residual needs. scratch is (3, K). Return the steps taken: after MOST_STEPS p' is only near.
     """
     K = z.shape[0]
     base, free, logs = scratch[0], scratch[1], scratch[2]
@@ -215,11 +211,7 @@ def spread(P, x, u, s, noise):
 
 @kernel
 def _shrinkage(P, u, s, curvature, factor):
-    """Write c/(1 + c s) into factor, less where P has lost too many digits for it.
-
-    The diagonal must stay positive, also where rounding broke u_a^2 <= P_aa s: then no entry can
-    grow without bound.
-    """
+    """Write c/(1 + c s) into factor, less where rounding would make a diagonal entry negative."""
     d, K = u.shape
     for i in range(K):
         factor[i] = curvature[i] / (1.0 + curvature[i] * s[i])
@@ -309,8 +301,7 @@ def block_round(W, P, G, totals, u, vectors, x, label, soft, weight, max_norm):
     spread(P, x, u, s, v)
     for i in range(K):
         v[i] = weight * s[i]
-    n_steps = solve(z, log_total, v, label, soft, p, pull, scratch)
-    totals[UNSOLVED] += n_steps == MOST_STEPS
+    solve(z, log_total, v, label, soft, p, pull, scratch)
     for i in range(K):
         varies = s[i] > 0.0
         pull[i] = weight * pull[i] if varies else 0.0

@@ -93,10 +93,9 @@ def _stamp_of(file: str) -> str:
 
 
 def keep_until_code_changes(compiled: Any, stamp: str) -> Any:
-    """Let a cached kernel live as long as the code of all kernels stays as it is.
+    """Let a cached kernel live as long as the code of all kernels, not of its own file alone.
 
-    Numba looks at the file of the kernel itself, not at the kernels that it calls, and has no
-    public name for the stamp that it compares.
+    Numba has no public name for the stamp that it compares.
     """
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None and hasattr(file, "_source_stamp"):
@@ -135,9 +134,7 @@ def helper_kernel(function: Callable[..., Any]) -> Any:
 class _Cell:
     """Eight bytes for the address of a shared kernel, 0 until it is compiled."""
 
-    def __init__(
-        self, function: Callable[..., Any], signature: Any, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, function: Any, signature: Any, options: dict[str, Any]) -> None:
         self._function, self._signature, self._options = function, signature, options
         self.content = np.zeros(1, np.int64)
         self.symbol = f"{function.__module__}.{function.__qualname__}".replace(".", "_")
@@ -208,16 +205,12 @@ def shared_kernel(signature: str, *, fast: bool = False) -> Callable[..., Any]:
     """
     for name, array in _ARRAYS.items():
         signature = re.sub(rf"\b{name}\b", array, signature)
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        if config.DISABLE_JIT:
-            return function
-        return _share(function, signature, _FAST if fast else _STRICT)
-
-    return decorate
+    return functools.partial(_share, signature=signature, options=_FAST if fast else _STRICT)
 
 
 def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]) -> Any:
+    if config.DISABLE_JIT:
+        return function
     arguments, result = sigutils.normalize_signature(signature)
     cell = _Cell(function, (arguments, result), options)
     _CELLS[cell.content.ctypes.data] = cell

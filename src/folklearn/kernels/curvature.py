@@ -101,9 +101,8 @@ def _binary_ratio(m, gap):
 def binary_exact(m, L):
     """Return the largest valid curvature for two classes, at most 1/2.
 
-    The ratio, as a function of the far point l, is a twice averaged curvature s'(m + t(l - m));
-    averages of a unimodal function are unimodal, so the minimum over |l| <= L is at l = L or
-    l = -L. It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
+    The ratio averages a unimodal curvature twice, so its minimum over |l| <= L is at L or -L. It
+    exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
     """
     m = abs(m)
     return min(SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)

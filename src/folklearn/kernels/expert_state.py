@@ -146,9 +146,8 @@ class ExpertSpec(NamedTuple):
 class ExpertState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
-    A state that is not `whole` has no room for the sums: they are on a device, and rows are sent
-    there as rarely as may be. One that is restored
-    has `n_saved` numbers: no others are made.
+    One that is not `whole` has no room for the sums, which are on a device. A restored one is made
+    only if it has `n_saved` numbers.
     """
 
     def __init__(
@@ -264,7 +263,7 @@ class ExpertState:
                 continue
             pairs = [places[a] if isinstance(a, str) else (range(a), range(a)) for a in AXES[name]]
             old, new = zip(*pairs, strict=True)
-            changed[name][_index(new)] = self[name][_index(old)]
+            changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
         changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
         changed["weights"][:] /= changed["weights"].sum()
         return changed
@@ -295,10 +294,8 @@ class ExpertState:
         return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
     def release_rows(self) -> None:
-        """Let all rows enter the sums, expanded at the models that there are, and keep none.
-
-        The place of the next row stays: it says which rounds a leader that forgets has learned.
-        """
+        """Let all rows enter the sums, expanded at the models that there are, and keep none."""
+        # POSITION stays: it says which rounds a leader that forgets has learned.
         plan, n_modes = self.plan, len(self.spec.ridges)
         stop, best = int(plan[panel.POSITION]), int(plan[panel.BEST])
         entering = [(0, best, "kept", slice(int(plan[panel.N_KEPT])))] if n_modes else []
@@ -330,9 +327,7 @@ class ExpertState:
     def settle(self, sums: Any = None) -> bool:
         """Do what is due after a round; return whether experts are reviewed, or room is needed.
 
-        Rows enter the sums in blocks, leaders are refreshed when a twentieth or a tenth more has
-        been seen, while they follow rows more seldom, those that forget after a fixed number of
-        rounds. `sums` are those on a device.
+        Rows enter the sums in blocks; when leaders are refreshed say the constants above.
         """
         sums = OwnSums if sums is None else sums
         plan = self.plan[: panel.N_COUNTERS].tolist()
@@ -366,11 +361,9 @@ class ExpertState:
         return self.spec.review and t >= _FIRST_REVIEW_ROUND and t & (t - 1) == 0
 
     def find_hopeless(self) -> set[int]:
-        """Return the experts that may go after this round, if it is one of a review.
+        """Return the dear experts that are far behind and carried little, if this is a review.
 
-        These are dear ones, leaders that forget and FOLKLORE, if they are far behind and carried
-        little weight since the last. All others stay, so that the bound of fixed share holds
-        against them whatever comes.
+        All others stay: the bound of fixed share holds against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
         if not self._is_reviewed(t):
@@ -387,13 +380,6 @@ class ExpertState:
         return {e for e in spec.dear if hopeless[e]}
 
 
-def _index(axes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
-    """Return what selects increasing entries of every axis: slices, if they are the first ones."""
-    if all(not entries or entries[-1] == len(entries) - 1 for entries in axes):
-        return tuple(slice(len(entries)) for entries in axes)
-    return np.ix_(*axes)
-
-
 _DERIVED = ("ridges", "forgetting", "rates", "decaying", "biased")  # follow from the spec
 
 
@@ -402,15 +388,12 @@ class OwnSums:
 
     @staticmethod
     def flush(state: ExpertState) -> None:
-        """Let the rows that wait enter the sums."""
         leaders.flush(state.memo, state.plan)
 
     @staticmethod
     def refresh(state: ExpertState) -> None:
-        """Move the modes of all ridges to where everything seen puts them."""
         leaders.refresh(state.memo, state.plan)
 
     @staticmethod
     def refresh_forgetting(state: ExpertState, f: int) -> None:
-        """Discount the sum of a leader that forgets, and learn the rows of the last period."""
         leaders.refresh_forgetting(state.memo, state.plan, f)

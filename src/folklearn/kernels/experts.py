@@ -144,9 +144,8 @@ def share_weights(weights, losses, share):
 
 @kernel
 def weigh_rounds(weights, totals, stretch, credit, losses, counted, share, t, scale, before):
-    """Count rounds with losses (E, T): weights and total losses (E,) after them.
+    """Count rounds with losses (E, T), from t + 1 on; write the weights before each (E, T).
 
-    Those that are `counted` are numbered from t + 1 on. Write the weights before each, (E, T).
     Without an expert of weight u, v after Bayes' rule, the mixture loses ln((1 - u) / (1 - v))
     more: `stretch` is the largest such sum up to now, from any round on, `credit` its maximum.
     """
@@ -172,10 +171,7 @@ def weigh_rounds(weights, totals, stretch, credit, losses, counted, share, t, sc
 
 @kernel
 def predict(memo, plan, folklore_p, x, out):
-    """Write the prediction for x; return False, all untouched, if |x| is unusable.
-
-    `folklore_p` (K,) is what FOLKLORE predicts; without one it is not read.
-    """
+    """Write the prediction for x; return False, all untouched, if |x| is unusable."""
     return _predict(memo, plan, folklore_p, x, out)
 
 

@@ -15,17 +15,6 @@ _MIN_KEYS = 1024  # a power of 2
 
 
 @kernel
-def _first(key, n_keys):
-    """Return where the search for a key begins; n_keys is a power of 2."""
-    # Shifts alone (Marsaglia 2003): a product would overflow, which plain Python complains of.
-    mixed = np.uint64(key)
-    mixed ^= mixed >> np.uint64(12)
-    mixed ^= mixed << np.uint64(25)
-    mixed ^= mixed >> np.uint64(27)
-    return np.int64(mixed & np.uint64(n_keys - 1))
-
-
-@kernel
 def in_order(indices, values, n_features):
     """Tell whether a row is as `SparseRow` says: places in order, each once, no value 0."""
     before = -1
@@ -39,7 +28,12 @@ def in_order(indices, values, n_features):
 @kernel
 def _search(keys, column):
     """Return where the key of a column is, or would be."""
-    at = _first(column + 1, keys.shape[0])
+    # Shifts alone (Marsaglia 2003): a product would overflow, which plain Python complains of.
+    mixed = np.uint64(column + 1)
+    mixed ^= mixed >> np.uint64(12)
+    mixed ^= mixed << np.uint64(25)
+    mixed ^= mixed >> np.uint64(27)
+    at = np.int64(mixed & np.uint64(keys.shape[0] - 1))  # the number of keys is a power of 2
     while keys[at] != 0 and keys[at] != column + 1:
         at = (at + 1) & (keys.shape[0] - 1)
     return at

@@ -7,32 +7,10 @@
 import numpy as np
 from numba import carray
 
+from folklearn.kernels import experts as panel
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, address, gemm
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.evidence import add_products, block_rows, expand_rows
-from folklearn.kernels.experts import (
-    BEST,
-    CLASSES,
-    FEATURES,
-    FLUSHED,
-    FORGETTING_AT,
-    G_AT,
-    KEEP,
-    KEPT_X_AT,
-    LOSSES_AT,
-    N_ENTRIES,
-    N_KEPT,
-    PERIOD,
-    POSITION,
-    RECENT_X_AT,
-    REFRESHES,
-    RIDGES,
-    RIDGES_AT,
-    S_AT,
-    W_AT,
-    WEIGHTS_AT,
-    T,
-)
 from folklearn.kernels.newton import factor_ridge, new_matrix, walk
 
 STEPS_OF_NEWTON = 2
@@ -43,32 +21,34 @@ _IDLE, _SELDOM = 1e-2, 4  # a leader of less weight is refreshed every fourth ti
 @inner_kernel
 def _rows_of(memo, plan, section, first, stop):
     """Return X, Y and weights of the rows kept from a section on: recent, or kept."""
-    m, d, K = stop - first, plan[FEATURES], plan[CLASSES]
-    of_weights = plan[section + 2 * N_ENTRIES]
+    m, d, K = stop - first, plan[panel.FEATURES], plan[panel.CLASSES]
+    of_weights = plan[section + 2 * panel.N_ENTRIES]
     return (
         carray(address(memo, plan[section] + first * d), (m, d), np.float64),
-        carray(address(memo, plan[section + N_ENTRIES] + first * K), (m, K), np.float64),
+        carray(address(memo, plan[section + panel.N_ENTRIES] + first * K), (m, K), np.float64),
         carray(address(memo, of_weights + first), (m,), np.float64),
     )
 
 
 @inner_kernel
 def _sum_of(memo, plan, s):
-    pairs, products = plan[S_AT + 2], plan[S_AT + 3]
-    K, d = plan[CLASSES], plan[FEATURES]
+    pairs, products = plan[panel.S_AT + 2], plan[panel.S_AT + 3]
+    K, d = plan[panel.CLASSES], plan[panel.FEATURES]
     return (
-        carray(address(memo, plan[S_AT] + s * pairs * products), (pairs, products), np.float64),
-        carray(address(memo, plan[G_AT] + s * K * d), (K, d), np.float64),
+        carray(
+            address(memo, plan[panel.S_AT] + s * pairs * products), (pairs, products), np.float64
+        ),
+        carray(address(memo, plan[panel.G_AT] + s * K * d), (K, d), np.float64),
     )
 
 
 @helper_kernel
 def _mode(memo, plan, e):
-    d, K = plan[FEATURES], plan[CLASSES]
-    mode, width = new_matrix(K, d), plan[W_AT + 2] * K
+    d, K = plan[panel.FEATURES], plan[panel.CLASSES]
+    mode, width = new_matrix(K, d), plan[panel.W_AT + 2] * K
     for i in range(K):
         for j in range(d):
-            mode[i, j] = memo[plan[W_AT] + j * width + e * K + i]
+            mode[i, j] = memo[plan[panel.W_AT] + j * width + e * K + i]
     return mode
 
 
@@ -93,63 +73,65 @@ def add_expanded(S, G, W, X, Y, weights):
 @kernel
 def flush(memo, plan):
     """Let the rows that wait enter the sum, expanded at the mode of the best ridge."""
-    if plan[POSITION] > plan[FLUSHED]:
-        X, Y, weights = _rows_of(memo, plan, RECENT_X_AT, plan[FLUSHED], plan[POSITION])
+    if plan[panel.POSITION] > plan[panel.FLUSHED]:
+        X, Y, weights = _rows_of(
+            memo, plan, panel.RECENT_X_AT, plan[panel.FLUSHED], plan[panel.POSITION]
+        )
         S, G = _sum_of(memo, plan, 0)
-        add_expanded(S, G, _mode(memo, plan, plan[BEST]), X, Y, weights)
-        plan[FLUSHED] = plan[POSITION]
+        add_expanded(S, G, _mode(memo, plan, plan[panel.BEST]), X, Y, weights)
+        plan[panel.FLUSHED] = plan[panel.POSITION]
 
 
 @inner_kernel
 def skip_refresh(share, plan, e):
     """Tell whether a mode is left out of a refresh, because it has next to no weight."""
-    idle = share < _IDLE and e != plan[BEST] and e < plan[RIDGES]
-    return idle and plan[REFRESHES] % _SELDOM != 0
+    idle = share < _IDLE and e != plan[panel.BEST] and e < plan[panel.RIDGES]
+    return idle and plan[panel.REFRESHES] % _SELDOM != 0
 
 
 @shared_kernel("void(vector, integers, i8, i8, i8, i8, matrix, matrix, vector)")
 def _move_modes(memo, plan, s, first_mode, stop_mode, at, X, Y, weights):
     """Move modes to where their ridges, a sum and rows put them; the rows curve as at one mode."""
-    K = plan[CLASSES]
-    n = (K - 1) * plan[FEATURES]
+    K = plan[panel.CLASSES]
+    n = (K - 1) * plan[panel.FEATURES]
     S, G = _sum_of(memo, plan, s)
-    width = plan[W_AT + 2] * K
-    curved, unused, H = S.copy(), new_matrix(K, plan[FEATURES]), new_matrix(n, n)
+    width = plan[panel.W_AT + 2] * K
+    curved, unused, H = S.copy(), new_matrix(K, plan[panel.FEATURES]), new_matrix(n, n)
     add_expanded(curved, unused, _mode(memo, plan, at), X, Y, weights)
-    entered = S if plan[T] > X.shape[0] else S[:0]
+    entered = S if plan[panel.T] > X.shape[0] else S[:0]
     for e in range(first_mode, stop_mode):
-        ridge = memo[plan[RIDGES_AT] + e]
-        share = memo[plan[WEIGHTS_AT] + e]
+        ridge = memo[plan[panel.RIDGES_AT] + e]
+        share = memo[plan[panel.WEIGHTS_AT] + e]
         if skip_refresh(share, plan, e) or not factor_ridge(curved, ridge, K, H):
             continue
         W = _mode(memo, plan, e)
         walk(entered, G, ridge, H, X, Y, weights, STEPS_OF_NEWTON, W)
         for i in range(K):
             for j in range(W.shape[1]):
-                memo[plan[W_AT] + j * width + e * K + i] = W[i, j]
+                memo[plan[panel.W_AT] + j * width + e * K + i] = W[i, j]
 
 
 @kernel
 def refresh(memo, plan):
     """Move the modes of all ridges to where everything seen puts them."""
-    losses, best = plan[LOSSES_AT], 0
-    for e in range(1, plan[RIDGES]):
+    losses, best = plan[panel.LOSSES_AT], 0
+    for e in range(1, plan[panel.RIDGES]):
         best = e if memo[losses + e] < CLEARLY * memo[losses + best] else best
-    plan[BEST] = best
-    plan[REFRESHES] += 1
-    X, Y, weights = _rows_of(memo, plan, KEPT_X_AT, 0, plan[N_KEPT])
-    _move_modes(memo, plan, 0, 0, plan[RIDGES], best, X, Y, weights)
+    plan[panel.BEST] = best
+    plan[panel.REFRESHES] += 1
+    X, Y, weights = _rows_of(memo, plan, panel.KEPT_X_AT, 0, plan[panel.N_KEPT])
+    _move_modes(memo, plan, 0, 0, plan[panel.RIDGES], best, X, Y, weights)
 
 
 @kernel
 def refresh_forgetting(memo, plan, f):
     """Discount the sum of a leader that forgets, and learn the rows of the last period."""
-    s, e = (1 if plan[RIDGES] > 0 else 0) + f, plan[RIDGES] + f
-    at = plan[FORGETTING_AT] + 2 * f
-    period, keep = memo[at + PERIOD], memo[at + KEEP]
+    s, e = (1 if plan[panel.RIDGES] > 0 else 0) + f, plan[panel.RIDGES] + f
+    at = plan[panel.FORGETTING_AT] + 2 * f
+    period, keep = memo[at + panel.PERIOD], memo[at + panel.KEEP]
     S, G = _sum_of(memo, plan, s)
-    stop = plan[POSITION]
-    X, Y, weights = _rows_of(memo, plan, RECENT_X_AT, stop - int(period), stop)
+    stop = plan[panel.POSITION]
+    X, Y, weights = _rows_of(memo, plan, panel.RECENT_X_AT, stop - int(period), stop)
     S *= keep
     G *= keep
     _move_modes(memo, plan, s, e, e + 1, e, X, Y, weights)

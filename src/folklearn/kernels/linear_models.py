@@ -20,6 +20,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.experts import target
 from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import exp_all, softmax
 
@@ -96,11 +97,8 @@ def linear_residual(W, x, label, soft, z, p):
     multiply(W, x, z)
     log_total = softmax(z, p)
     loss = log_loss(z, log_total, label, soft)
-    if label >= 0:
-        p[label] -= 1.0
-    else:
-        for k in range(p.shape[0]):
-            p[k] -= soft[k]
+    for k in range(p.shape[0]):
+        p[k] -= target(label, soft, k)
     return loss
 
 
@@ -166,8 +164,8 @@ def weights_of(indptr, indices, values, Y, weights, Q, ridge, W):
 def ascend(indptr, indices, values, squares, bases, Y, weights, order, Q, W, ridge):
     """Move the points Q (T, K) of the rows of `order`, one after the other, and W (n, K).
 
-    `bases` (T, K), if there are any, are added to the logits. Return the losses and the gaps
-    w KL(q, p) before. `squares` are squared norms, Y (T, K) the labels as points of the simplex.
+    `bases` (T, K) are added to the logits, `squares` are squared norms. Return the losses and the
+    gaps w KL(q, p) before.
     """
     K = W.shape[1]
     z, p, powers = np.empty(K), np.empty(K), np.empty(K, np.int64)

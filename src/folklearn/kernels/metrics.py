@@ -49,8 +49,7 @@ def _join_pairs(segments):
 def _close_window(windows, n_closed):
     """Add windows[0], 64 rows that are complete, to the ladder of the n_closed before.
 
-    A level holds one or two windows, of twice the length of the level below: a third one moves
-    the sum of the older two up.
+    A level holds one or two windows; a third one moves the sum of the older two a level up.
     """
     level, n_here = 0, n_closed
     moving = windows[0].copy()

@@ -32,6 +32,7 @@ import numpy as np
 from folklearn.kernels import simplex
 from folklearn.kernels.compile import inner_kernel, shared_kernel
 from folklearn.kernels.curvature import valid_curvature
+from folklearn.kernels.experts import FLOOR, loss_of, target
 
 # What the rounds add up to, by position in the totals array. The last three count rounds:
 # with a curvature that was not valid, with an unsolved fixed point, that cost the state its
@@ -57,7 +58,6 @@ LOG_TOTAL, STEPS = 0, 1  # within INFO: logsumexp(z), and the steps of Newton's 
 MAX_STEPS = 500  # as many mean that u is not the solution
 _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it is near 1e-12
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
-_FLOOR = 1e-300  # no class gets less by an implicit rule, so that every loss is finite
 _NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
 _SUM_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
 _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
@@ -101,13 +101,12 @@ def predict_from_state(constants, nodes, squares, vectors):
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
-    length is |x| and mean is |theta|, from which follows how well C and q are known: S is made by
-    subtraction from I/lam.
+    From |x|, length, and |theta|, mean, follows how well C and q are known.
     """
     z, info = vectors[Z_AT], vectors[INFO]
     loss = 0.0
     if constants[RULE] != EXPLICIT:
-        loss = _implicit_loss(label, soft, vectors)
+        loss = loss_of(vectors[PREDICTED], label, soft)
         _solve_implicit_point(label, soft, weight, squares, vectors)
     at_point = log_loss(z, info[LOG_TOTAL], label, soft)
     if constants[RULE] == EXPLICIT:
@@ -136,10 +135,9 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
-    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are contiguous.
-    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times the
-    diagonal are set to zero: a semidefinite A loses its null directions. Return the number of
-    pivots that lay below the floor by more than rounding.
+    Reads the lower triangle; leaves L below and L' above the diagonal. Pivots below `floor` are
+    raised to it, return how many by more than rounding; columns whose pivot is at most `tolerance`
+    times the diagonal are set to zero.
     """
     n_raised = 0
     for i in range(A.shape[0]):
@@ -165,8 +163,7 @@ def cholesky(A, inverse, floor, tolerance):
 def solve_fixed_point(pull, squares, vectors):
     """Solve u = h - pull C Q'softmax(Q u); leave u, z = Q u, p = softmax(z), the factor of M.
 
-    With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
-    f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
+    With pull C = J J', u = h - J v, the strongly convex |v|^2/2 + logsumexp(Q(h - J v)) is least.
     """
     k = squares.shape[1]
     C, J, h, info = squares[C_AT], squares[V_AT], vectors[A_AT], vectors[INFO]
@@ -286,11 +283,9 @@ def _search_line(k, decrement, vectors):
 def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vectors):
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
-    Return (bracket, n_lost). The bracket is w l(u, y) minus the growth of the surrogate minimum,
-    delta_t/4 in the certificate, plus an allowance for rounding, for noise_C and noise_q to first
-    order; it holds for any expansion point u. n_lost is 0 unless rounding destroys the state: C is
-    noise at this curvature, or a pivot so large that S loses its digits. Where a pivot is below 1,
-    C being negative, or nothing finite could be learned, V and a are 0.
+    Return the bracket, w l(u, y) minus the growth of the surrogate minimum plus an allowance for
+    rounding, noise_C and noise_q to first order, which holds for any u; and n_lost, 0 unless
+    rounding destroys the state. Where nothing finite could be learned V and a are 0.
     """
     k = squares.shape[1]
     C, V, curvature = squares[C_AT], squares[V_AT], gamma * weight
@@ -353,9 +348,7 @@ def _write_gradients(label, soft, weight, curvature, vectors):
     difference, e, r, b = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 4]
     k = p.shape[0] - 1
     for i in range(k + 1):
-        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
-    if label >= 0:
-        difference[label] -= 1.0
+        difference[i] = p[i] - target(label, soft, i)
     simplex.reduce_classes(difference, e)
     simplex.factor_transpose_times(k, g, scale, tail, u, b)
     simplex.factor_times(k, g, scale, tail, b, b)
@@ -411,7 +404,7 @@ def _solve_implicit_point(label, soft, weight, squares, vectors):
     q, h = vectors[Q_AT], vectors[A_AT]
     full, reduced = vectors[_WORK], vectors[_WORK + 1]
     for i in range(k + 1):
-        full[i] = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        full[i] = target(label, soft, i)
     simplex.reduce_classes(full, reduced)
     for i in range(k):
         total = 0.0
@@ -443,15 +436,4 @@ def _predict_integral(mu, nodes, squares, vectors):
         for i in range(k + 1):
             out[i] += p[i]
     for i in range(k + 1):
-        out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), _FLOOR)
-
-
-@shared_kernel("f8(i8, vector, matrix)")
-def _implicit_loss(label, soft, vectors):
-    """Return -<y, ln p> of the prediction p; classes without mass in y cost nothing."""
-    predicted, loss = vectors[PREDICTED], 0.0
-    for i in range(predicted.shape[0]):
-        share = soft[i] if label < 0 else (1.0 if i == label else 0.0)
-        if share > 0.0:
-            loss -= share * math.log(predicted[i])
-    return loss
+        out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), FLOOR)

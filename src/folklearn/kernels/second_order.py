@@ -5,8 +5,7 @@ order) is kept: symmetry holds by construction, a pass reads half the memory, an
 update is a BLAS rank-k update of one triangle. What lies above the diagonal is unused.
 
 A round reads S once (`context_stats`) and writes it once (`absorb`); between them everything is
-k-sized. A sparse context is predicted from the few entries of S that it meets; its pass over S
-waits for the update, which may never come. The prediction of the last context is kept in the memo.
+k-sized. The prediction of the last context is kept in the memo for its update.
 """
 
 import math
@@ -18,8 +17,6 @@ from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.blas import NEVER_SPLIT, PLAIN, RIGHT, TRANSPOSED, address, gemm, syrk, trmm
 from folklearn.kernels.compile import helper_kernel, inner_kernel, kernel, shared_kernel
 
-_SEEN, _GLIMPSED = 1.0, 2.0  # behind x in the memo's `seen`: what the memo holds of that x
-_SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 _MAX_PANELLED_N, _PANEL = 800, 16  # above, dsyrk is faster than panels
 SPARE = 1e-12  # of 1/lam: what rounding may take from the diagonal of S beyond what is there
@@ -29,10 +26,9 @@ _MAX_THETA = 1e100  # beyond, sums of products overflow
 def memo_offsets(d: int, k: int) -> tuple[int, ...]:
     """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo.
 
-    Everything but S lives in this one array, because a compiled function pays for every array it is
-    called with. Totals and constants come first; they, squares, vectors and nodes are those of
-    `prediction_rules`. seen is the last context and how the present state sees it in squares,
-    vectors and P (0 if not); room is scratch.
+    Everything but S lives in this one array: a compiled function pays for every array it is called
+    with. Totals and constants come first. seen is the last context, and behind it whether squares,
+    vectors and P are of it and this state; room is scratch.
     """
     theta = rules.N_TOTALS + rules.N_CONSTANTS
     seen = theta + k * d
@@ -70,11 +66,7 @@ def sections_of(memo, d, k):
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
-    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time.
-
-    What lies left of the diagonal block in row i of class a gives the entries i of the columns of
-    the classes before a, and by symmetry is added to column a.
-    """
+    """Write P = S(I (x) x) (as P', C order), four rows of the lower triangle at a time."""
     k = P.shape[0]
     d = x.shape[0]
     for a in range(k):
@@ -139,36 +131,6 @@ def context_stats(S, theta, x, P, C, q):
             C[b, a] = total
 
 
-@shared_kernel("void(matrix, vector, vector, matrix, vector)", fast=True)
-def context_stats_sparse(S, theta, x, C, q):
-    """Write C and q alone, from the entries of S where x is not 0."""
-    k = C.shape[0]
-    d = x.shape[0]
-    nonzeros = np.flatnonzero(x)
-    for a in range(k):
-        total = 0.0
-        for i in nonzeros:
-            total += theta[a * d + i] * x[i]
-        q[a] = total
-        for b in range(a):
-            total = 0.0
-            for i in nonzeros:
-                row, product = S[a * d + i], 0.0
-                for j in nonzeros:
-                    product += row[b * d + j] * x[j]
-                total += product * x[i]
-            C[a, b] = total
-            C[b, a] = total
-        total = 0.0
-        for position in range(nonzeros.shape[0]):
-            i = nonzeros[position]
-            row, product = S[a * d + i], 0.0
-            for j in nonzeros[:position]:
-                product += row[a * d + j] * x[j]
-            total += (2.0 * product + row[a * d + i] * x[i]) * x[i]
-        C[a, a] = total
-
-
 @inner_kernel
 def norm(x):
     """Return |x|; NaN and infinity pass through."""
@@ -182,16 +144,14 @@ def norm(x):
 def _load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
-    Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
-    that a prediction before an update changes nothing. The sparse one leaves P to `update_round`.
+    Return False, all untouched, if |x| is unusable.
     """
     d = x.shape[0]
     k = S.shape[0] // d
     _, constants, theta, seen, squares, vectors, P, _, nodes = sections_of(memo, d, k)
-    same, n_nonzeros, square = seen[d] != 0.0, 0, 0.0
+    same, square = seen[d] != 0.0, 0.0
     for j in range(d):
         same &= seen[j] == x[j]
-        n_nonzeros += x[j] != 0.0
         square += x[j] * x[j]
     if not math.sqrt(square) <= constants[rules.MAX_NORM]:
         return False
@@ -199,12 +159,8 @@ def _load_context(S, memo, x):
         return True
     for j in range(d):
         seen[j] = x[j]
-    if 0 < n_nonzeros * _SPARSE <= d:
-        context_stats_sparse(S, theta, x, squares[rules.C_AT], vectors[rules.Q_AT])
-        seen[d] = _GLIMPSED
-    else:
-        context_stats(S, theta, x, P, squares[rules.C_AT], vectors[rules.Q_AT])
-        seen[d] = _SEEN
+    seen[d] = 1.0
+    context_stats(S, theta, x, P, squares[rules.C_AT], vectors[rules.Q_AT])
     rules.predict_from_state(constants, nodes, squares, vectors)
     return True
 
@@ -234,8 +190,6 @@ def _update_round(S, memo, x, label, soft, weight):
     d = x.shape[0]
     k = S.shape[0] // d
     totals, constants, theta, seen, squares, vectors, P, room, _ = sections_of(memo, d, k)
-    if seen[d] == _GLIMPSED:
-        columns(S, x, P)
     n_lost, size = totals[rules.IMPRECISE], norm(theta)
     loss = rules.learn(constants, squares, vectors, label, soft, weight, norm(x), size, totals)
     spare = SPARE / constants[rules.LAM]
@@ -249,9 +203,8 @@ def _update_round(S, memo, x, label, soft, weight):
 def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
-    Return False, S and theta untouched, if rounding would spoil them: if S would get a diagonal
-    below -spare, or theta an absurd size. S only ever shrinks, so that the diagonal bounds every
-    entry of what was taken from I/lam: S stays finite and of its proper size, even if indefinite.
+    Return False, S and theta untouched, if S would get a diagonal below -spare, or theta an absurd
+    size. S only shrinks, so that its diagonal bounds every entry of what was taken from I/lam.
     """
     k, n = P.shape
     step, left = room[0], room[1]
@@ -304,3 +257,14 @@ def absorb(S, theta, P, V, a, room, spare):
                 for j in range(i + 1):
                     row[j] -= factor * Pc[j]
     return True
+
+
+@kernel
+def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
+    """Predict the rows from start to before stop one by one, and learn them."""
+    no_label = np.empty(0)
+    for t in range(start, stop):
+        predict_round(S, memo, X[t], out[t])
+        if learning:
+            y = soft[t] if labels[t] < 0 else no_label
+            update_round(S, memo, X[t], labels[t], y, weights[t])

@@ -18,14 +18,7 @@ import numpy as np
 from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.blas import LEFT, PLAIN, RIGHT, TRANSPOSED, gemm, symm, syrk, trmm
 from folklearn.kernels.compile import kernel
-from folklearn.kernels.second_order import (
-    SPARE,
-    absorb,
-    norm,
-    predict_round,
-    sections_of,
-    update_round,
-)
+from folklearn.kernels.second_order import SPARE, absorb, norm, run_loop, sections_of
 
 
 def block_size(d: int, k: int) -> int:
@@ -119,17 +112,6 @@ def _learn_block(
                     q[row] += C[row, at + r] * a[r]
             trmm(LEFT, TRANSPOSED, k, rest, 1.0, V, 0, k, C, below, m)
             syrk(TRANSPOSED, rest, k, -1.0, C, below, m, C, later, m)
-
-
-@kernel
-def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out):
-    """Predict the rows from start to before stop one by one, and learn them."""
-    no_label = np.empty(0)
-    for t in range(start, stop):
-        predict_round(S, memo, X[t], out[t])
-        if learning:
-            y = soft[t] if labels[t] < 0 else no_label
-            update_round(S, memo, X[t], labels[t], y, weights[t])
 
 
 @kernel

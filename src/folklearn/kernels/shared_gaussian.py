@@ -16,15 +16,15 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, symm, symv, syrk
-from folklearn.kernels.class_gaussians import MOST_STEPS, NOISE, solve
+from folklearn.kernels.class_gaussians import NOISE, solve
 from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.linear_models import length, multiply
 from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import softmax
 
 BLOCK = 32  # rounds
-N_SHARED_TOTALS = 3
-LOSS, ROUNDS, UNSOLVED = range(N_SHARED_TOTALS)
+N_SHARED_TOTALS = 2
+LOSS, ROUNDS = range(N_SHARED_TOTALS)
 N_SHARED_VECTORS = 7  # of K numbers, which a round needs for itself
 
 
@@ -83,8 +83,7 @@ def _learn_row(W, U, kappas, diagonal, totals, vectors, u, x, label, soft, weigh
         return loss
     for k in range(K):
         s[k] = weight * variance
-    n_steps = solve(z, log_total, s, label, soft, p, pull, vectors[4:])
-    totals[UNSOLVED] += n_steps == MOST_STEPS
+    solve(z, log_total, s, label, soft, p, pull, vectors[4:])
     curvature = 0.0
     for k in range(K):
         curvature += max(0.0, p[k] * (1.0 - p[k]))

@@ -156,9 +156,8 @@ _C4, _C3, _C2 = 1 / 24, 1 / 6, 1 / 2
 def exp_all(x, out, powers):
     """Write exp(x) into out, for x at most 0; out may be x. powers is int64 scratch.
 
-    exp x = 2^k exp r with k = round(x / ln 2) and |r| <= ln(2)/2, in loops that become vector
-    instructions. Within 2 units in the last place; below -700 the result is exp(-700). What a
-    proof rests on calls `math.exp` instead (`evidence`).
+    exp x = 2^k exp r, k = round(x / ln 2), in loops that become vector instructions. Within 2 units
+    in the last place; below -700 it is exp(-700). What a proof rests on calls `math.exp`.
     """
     n = x.shape[0]
     scales = carray(address(powers, 0), (n,), np.float64)  # `view` is slow to compile

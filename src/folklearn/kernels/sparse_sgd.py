@@ -19,6 +19,7 @@ from folklearn.kernels.compile import fast_kernel, kernel
 from folklearn.kernels.evidence import count_row
 from folklearn.kernels.experts import loss_of, mix, share_weights, target
 from folklearn.kernels.hash_index import enter, find
+from folklearn.kernels.second_order import norm
 from folklearn.kernels.simplex import softmax_each
 
 ROOT, WHOLE, CONSTANT, DUAL = range(4)
@@ -49,17 +50,9 @@ def _logits(table, entries, values, words, base, experts, Z):
 
 
 @kernel
-def _sum_squares(values):
-    total = 0.0
-    for a in range(values.shape[0]):
-        total += values[a] * values[a]
-    return total
-
-
-@kernel
 def predict(keys, places, table, experts, weights, indices, values, max_norm, p):
     """Predict one row into p; return False, p untouched, if its norm is unusable."""
-    if not _sum_squares(values) <= max_norm * max_norm:
+    if not norm(values) <= max_norm:
         return False
     E, K = table.shape[1], table.shape[2] - 1
     entries = np.empty(indices.shape[0], np.int64)
@@ -127,8 +120,8 @@ def learn(
 
     There must be room for its columns. The weight is at most 1, unless only evidence is wanted.
     """
-    square = _sum_squares(values)
-    if not square <= max_norm * max_norm:
+    size = norm(values)
+    if not size <= max_norm:
         return math.nan
     E, K = table.shape[1], table.shape[2] - 1
     entries = np.empty(indices.shape[0], np.int64)
@@ -154,7 +147,7 @@ def learn(
             Q[e, k] = weight * (Q[e, k] - y)
             squares[e] += Q[e, k] * Q[e, k]
         if e == 0:  # the dual one of all values: the evidence
-            count_row(totals, log_total - mean, weight, math.sqrt(square))
+            count_row(totals, log_total - mean, weight, size)
         squares[e] /= weight
         lost[e] *= weight
         standing[LOSSES, e] += lost[e]

@@ -240,8 +240,7 @@ def parse_vw_lines(
 ):
     """Read lines that end at `ends`; rows that are not plain are left empty.
 
-    Names whose place is not in the table `seen` are put there and written to `new` while it has
-    room, with where namespace and name begin and end. Return how many.
+    Places that are not in `seen` enter it and, with where their names are, `new`; return how many.
     """
     start, at, n_new = 0, 0, 0
     indptr[0] = 0
@@ -263,8 +262,7 @@ def parse_vw_lines(
 def _find_record_ends(text, delimiter, ends):
     """Write the offsets behind records; return their number, and whether quotes are regular.
 
-    A quote opens a cell if nothing but spaces is before it. Regular quotes have nothing before them
-    and nothing behind them in their cell.
+    A quote opens a cell if only spaces are before it; regular ones have nothing around them there.
     """
     n_ends, regular = 0, True
     position, is_spaced = _START, False

@@ -5,13 +5,11 @@ from typing import Any
 
 from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.evidence import KEPT_ROWS
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
-from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, Forgetting, Tracker
 from folklearn.learners.base import Learner, WarmStart
-from folklearn.learners.catalogue import BACKENDS, BLOCKS, PAIRS, WIDE, select_backend
+from folklearn.learners.catalogue import BACKENDS, PAIRS, WIDE, select_backend
 from folklearn.learners.class_gaussians import ClassGaussians
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.leader import KEPT, RIDGES, ExpertLearner
@@ -132,10 +130,7 @@ class Auto(ExpertLearner):
         if backend != PAIRS:
             smallest = auto(n_features=1, n_classes=2, backend=backend)
             return smallest.expected_bytes(n_features, n_classes)
-        sums = 1 + self.certify + len(FORGETTING)
-        inner = ((n_classes - 1) * n_features) ** 2
-        inner += (KEPT + self.certify * KEPT_ROWS) * (n_features + n_classes)
-        return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + inner))
+        return super().expected_bytes(n_features, n_classes)
 
 
 def auto(
@@ -211,7 +206,3 @@ def auto(
         return wide
     blocks = [ClassGaussians(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
     return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)
-
-
-def lane_taken(learner: Learner) -> str:
-    return {Auto: PAIRS, Mixture: BLOCKS, SparseSgd: WIDE}[type(learner)]

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,9 +57,8 @@ _CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 class Learner(Serializable, ABC):
     """What every learner does; `predict` never changes what comes after it.
 
-    A learner validates its parameters, calls `_size`, and has `_predict` and `_learn`; compiled
-    ones have `_predict_batch` and `_run_chunk` too. What it keeps is declared (`Serializable`). It
-    is for one thread at a time: a prediction may be kept for the update that follows it.
+    It is for one thread at a time: a prediction may be kept for the update that follows it. How to
+    write one is in ARCHITECTURE.md.
     """
 
     n_features: int
@@ -121,8 +120,7 @@ class Learner(Serializable, ABC):
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         """Return what it mixes, with shares: weights (K, n + 1) of softmax models, or itself.
 
-        They are of the last n columns of a context, and of a constant 1. `weights` are those of
-        the experts in the order of their names, by default its own.
+        They are of the last n columns and a constant 1; the experts' `weights` by default its own.
         """
         return [(1.0, self)]
 
@@ -334,19 +332,21 @@ class Learner(Serializable, ABC):
 
 
 class LinearLearner(Learner):
-    """A learner that predicts softmax(W x) with weights W (K, d)."""
+    """A learner that predicts softmax(W x) with weights W (K, d), by two kernels."""
 
     _W: Array
+    _predict_row: ClassVar = staticmethod(predict_linear)
+    _predict_all: ClassVar = staticmethod(predict_linear_rows)
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
-        if not predict_linear(self._W, x, validation.MAX_NORM, p):
+        if not self._predict_row(self._W, x, validation.MAX_NORM, p):
             validation.check_context(x)
         return p
 
     def _predict_batch(self, X: Array, norms: Array) -> Array:
         P = np.empty((len(X), self.n_classes))
-        predict_linear_rows(self._W, X, P)
+        self._predict_all(self._W, X, P)
         return P
 
     def coef(self) -> Array:

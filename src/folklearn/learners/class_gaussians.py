@@ -1,6 +1,6 @@
 """Class blocks: one Gaussian per class under a joint softmax, for few features and many classes."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +9,11 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.kernels import class_gaussians as kernels
 from folklearn.kernels.evidence import N_TOTALS, n_products
-from folklearn.learners.base import FirstOrderCertified, WarmStart
+from folklearn.learners.base import FirstOrderCertified, LinearLearner, WarmStart
 from folklearn.validation import Rows
 
 
-class ClassGaussians(FirstOrderCertified):
+class ClassGaussians(FirstOrderCertified, LinearLearner):
     r"""Online logistic regression that keeps a covariance per class, and none between classes.
 
     Use it where classes are many and features few: for K = 500 and d = 20 all pairs of classes
@@ -66,6 +66,8 @@ class ClassGaussians(FirstOrderCertified):
     PARAMS = ("n_features", "n_classes", "ridge", "R")
     ARRAYS = ("W", "P", "G", "totals")
     FEWEST_NUMBERS = staticmethod(lambda d, K: K * (d * (d + 1) // 2))  # n_products may overflow
+    _predict_row = staticmethod(kernels.predict_blocks)
+    _predict_all = staticmethod(kernels.predict_blocks_rows)
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0
@@ -95,17 +97,6 @@ class ClassGaussians(FirstOrderCertified):
         self._begin_evidence(start)
         self._totals[kernels.LOSS] = start.loss
 
-    def _predict(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        if not kernels.predict_blocks(self._W, x, validation.MAX_NORM, p):
-            validation.check_context(x)
-        return p
-
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
-        P = np.empty((len(X), self.n_classes))
-        kernels.predict_blocks_rows(self._W, X, P)
-        return P
-
     @property
     def _state(self) -> tuple[Array, ...]:
         return self._W, self._P, self._G, self._totals, self._spread, self._work
@@ -126,9 +117,6 @@ class ClassGaussians(FirstOrderCertified):
 
     def coef(self) -> Array:
         return np.ascontiguousarray(self._W.T)
-
-    def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
-        return [(1.0, np.pad(self.coef(), ((0, 0), (0, 1))))]
 
     def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
         return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]

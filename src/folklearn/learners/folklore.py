@@ -15,8 +15,14 @@ from folklearn.evidence.certificate import Certificate, scope_of_growth
 from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.blas import one_thread, threads_for
 from folklearn.kernels.curvature import gamma_star_below
-from folklearn.kernels.second_order import SPARE, memo_offsets, predict_round, update_round
-from folklearn.kernels.second_order_blocks import block_size, run_loop, run_rounds
+from folklearn.kernels.second_order import (
+    SPARE,
+    memo_offsets,
+    predict_round,
+    run_loop,
+    update_round,
+)
+from folklearn.kernels.second_order_blocks import block_size, run_rounds
 from folklearn.kernels.simplex import helmert
 from folklearn.learners.base import Learner
 from folklearn.serialization import Record
@@ -182,10 +188,9 @@ class SecondOrderLearner(Learner):
         return S, self._constant(rules.PULL)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for the class, a smaller class, or one W (K, d).
+        """Return the certificate for the class, that of a smaller ``B``, or one W (K, d).
 
-        The bound is lam K B^2 plus the brackets of the rounds. ``B`` may be smaller than
-        the learner's; for one W it is lam |W|_F^2 instead, which is never larger.
+        The bound is lam K B^2, for one W lam |W|_F^2, plus the brackets of the rounds.
         """
         totals = self._totals
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)

@@ -44,10 +44,8 @@ class Expert(NamedTuple):
 class ExpertLearner(Learner):
     """A panel of experts in one mixture, and its evidence: what `Leader` and `auto` share.
 
-    A round, in `kernels.experts`: the experts' predictions are mixed, the experts weighed by their
-    losses, trackers take a gradient step, young leaders follow, and the row waits to enter the sums
-    of evidence. When something is due, `_settle` does it. What all rows prove about linear models
-    is collected apart, in `Evidence`.
+    A round is one of `kernels.experts`; when something is due, `_settle` does it. What all rows
+    prove about linear models is collected apart, in `Evidence`.
     """
 
     STATE: ClassVar = {"_folklore": Folklore, "_evidence": Evidence}
@@ -57,16 +55,14 @@ class ExpertLearner(Learner):
     _folklore: Folklore | None
     _evidence: Evidence | None  # of all rows, where they are certified
     _sums: ExpertSums | None = None  # on a device, if they are not in the state
-    _awaited: Device | None = None  # where the sums go once there are many rows
 
     def _start(
         self, spec: ExpertSpec, folklore: Folklore | None = None, device: str | None = None
     ) -> None:
-        self._awaited = device_named(device)
         self._folklore = folklore
         self._evidence = Evidence(**self._sizes) if self.certify and spec.ridges else None
         self._state = self._make_state(spec)
-        self._go()
+        self.to(device)
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
@@ -87,37 +83,26 @@ class ExpertLearner(Learner):
 
     @property
     def _device(self) -> Device | None:
-        return self._awaited if self._sums is None else self._sums.device
+        return None if self._sums is None else self._sums.device
 
-    def to(self, device: str) -> Self:
+    def to(self, device: str | None) -> Self:
         """Move the sums of evidence to a device, or back to the "cpu", and return the learner.
 
         A learner that was loaded is on the CPU, wherever it was saved.
         """
         target = device_named(device)
         if target != self._device:
-            self._move_evidence(OWN)
-            self._state, self._sums, self._awaited = self._whole_state(), None, target
-            self._go()
+            self._place(self._whole_state(), target)
+            if self._evidence is not None:
+                self._evidence = self._evidence.to(self.device)
         return self
 
-    def _go(self) -> None:
-        """Move the sums to the device that is awaited, if there is one and rows are many.
-
-        The first rounds have dense refreshes of few rows. Those of a small problem are over
-        sooner on the CPU than a device could be called.
-        """
-        state = self._state
-        is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
-        if self._awaited is None or is_young:
-            return
-        self._move_evidence(self._awaited.name)
-        self._sums, self._awaited = ExpertSums.of(self._awaited, state), None
-        self._state = state.like(room=state.spec.kept, whole=False)
-
-    def _move_evidence(self, device: str) -> None:
-        if self._evidence is not None:
-            self._evidence = self._evidence.to(device)
+    def _place(self, state: ExpertState, device: Device | None) -> None:
+        """Go on from a whole state, whose sums are put on the device, if there is one."""
+        self._state, self._sums = state, None
+        if device is not None:
+            self._sums = ExpertSums.of(device, state)
+            self._state = state.like(room=state.spec.kept, whole=False)
 
     def _whole_state(self) -> ExpertState:
         """Return a copy of the state that has its sums, wherever they are."""
@@ -176,7 +161,7 @@ class ExpertLearner(Learner):
         return float(loss)
 
     def _rows_at_once(self, rows: Rows) -> int:
-        is_on_device = self._sums is not None or self._awaited is not None
+        is_on_device = self._sums is not None
         if is_on_device and self._state.spec.only_leaders:
             return MOST_ROWS  # leaders learn whole stretches at once
         n = self.n_features * self.n_classes
@@ -218,8 +203,6 @@ class ExpertLearner(Learner):
             stays = ~hopeless | self._worth_keeping(hopeless, state["weights"])
             if not stays.all() or room > state.room:
                 self._keep(np.flatnonzero(stays).tolist(), room)
-        if self._awaited is not None:
-            self._go()
 
     def _keep(self, experts: list[int], room: int | None = None) -> None:
         if self._sums is not None:
@@ -229,11 +212,10 @@ class ExpertLearner(Learner):
             self._folklore = None
 
     def _release_rows(self) -> None:
-        state, device = self._whole_state(), self._device
+        state = self._whole_state()
         with threads_for(self.n_classes * self.n_features):
             state.release_rows()
-        self._state, self._sums, self._awaited = state, None, device
-        self._go()
+        self._place(state, self._device)
         if self._evidence is not None:
             self._evidence._release_rows()
 
@@ -263,7 +245,16 @@ class ExpertLearner(Learner):
         return len(self._state.spec.numbers["leaders"])
 
     def copy_to_predict(self) -> "FixedExperts":
-        return FixedExperts.of(self)
+        state, spec = self._state, self._state.spec
+        fixed = FixedExperts(
+            **self._sizes, names=self._expert_names(), n_leaders=self.n_leaders, R=spec.unit
+        )
+        for section in ("weights", "losses", "W"):
+            fixed._state[section][...] = state[section]
+        fixed._state["constants"][panel.LOSS] = state["constants"][panel.LOSS]
+        fixed._state.plan[panel.ROUNDS] = state.plan[panel.ROUNDS]
+        fixed._folklore = copy.deepcopy(self._folklore)
+        return fixed
 
     def _leading_model(self, x: Array, weights: Array | None = None) -> LeadingModel:
         spec = self._state.spec
@@ -334,6 +325,13 @@ class ExpertLearner(Learner):
         n_inside = sum(part.n_bytes for part in parts if part is not None)
         return self._state.memo.nbytes + self._state.plan.nbytes + n_inside
 
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        spec = self._state.spec
+        sums = (spec.n_sums + self.certify) * n_pairs(n_classes) * n_products(n_features)
+        rows = (spec.kept + self.certify * KEPT_ROWS) * (n_features + n_classes)
+        of_folklore = spec.folklore * ((n_classes - 1) * n_features) ** 2
+        return int(8 * (sums + rows + of_folklore))
+
     def _parts(self) -> dict[str, NDArray[Any]]:
         state = self._state if self._sums is None else self._whole_state()
         return {"memo": state.memo[: state.n_saved], "plan": state.plan}
@@ -367,7 +365,8 @@ class ExpertLearner(Learner):
 class FixedExperts(FixedLearner, ExpertLearner):
     """An `ExpertLearner` that only predicts: its linear models, without sums and rows."""
 
-    PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R", "max_weight")
+    max_weight = 1.0
+    PARAMS = ("n_features", "n_classes", "names", "n_leaders", "R")
 
     def __init__(
         self,
@@ -377,33 +376,16 @@ class FixedExperts(FixedLearner, ExpertLearner):
         names: Sequence[str],
         n_leaders: int,
         R: float,
-        max_weight: float,
     ) -> None:
         self._size(n_features, n_classes)
         self.names = [str(name) for name in names]
         self.R = validation.positive("R", R)
-        self.max_weight = validation.positive("max_weight", max_weight)
         self.certify = False
         # To predict, all linear models are of one kind.
         has_folklore = self.names[-1:] == [_FOLKLORE]
         models = (Tracker(1.0),) * (len(self.names) - has_folklore)
         self._n_leaders = validation.count("n_leaders", n_leaders, 1, len(models))
         self._start(ExpertSpec((), trackers=models, folklore=has_folklore, unit=self.R))
-
-    @classmethod
-    def of(cls, learner: ExpertLearner) -> Self:
-        state, spec = learner._state, learner._state.spec
-        fixed = cls(
-            n_features=learner.n_features, n_classes=learner.n_classes, R=spec.unit,
-            names=learner._expert_names(), n_leaders=learner.n_leaders,
-            max_weight=learner.max_weight,
-        )  # fmt: skip
-        for section in ("weights", "losses", "W"):
-            fixed._state[section][...] = state[section]
-        fixed._state["constants"][panel.LOSS] = state["constants"][panel.LOSS]
-        fixed._state.plan[panel.ROUNDS] = state.plan[panel.ROUNDS]
-        fixed._folklore = copy.deepcopy(learner._folklore)
-        return fixed
 
     @property
     def n_leaders(self) -> int:
@@ -493,8 +475,3 @@ class Leader(ExpertLearner):
             forgetting = tuple(Forgetting(ridge, self.memory) for ridge in scaled)
             spec = spec._replace(ridges=(), forgetting=forgetting)
         self._start(spec, device=device)
-
-    def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        sums = 1 + self.certify
-        rows = (self.kept + self.certify * KEPT_ROWS) * (n_features + n_classes)
-        return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + rows))

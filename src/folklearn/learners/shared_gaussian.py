@@ -160,7 +160,9 @@ class SharedGaussian(LinearLearner):
             raise record.error("has no whole number of rounds")
 
     def copy_to_predict(self) -> "SharedGaussian":
-        return FixedGaussian.of(self)
+        fixed = FixedGaussian._construct(**{word: getattr(self, word) for word in self.PARAMS})
+        fixed._W[:] = self._W
+        return fixed
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         larger = self._grow_arrays(n_features, n_classes)
@@ -182,10 +184,4 @@ class FixedGaussian(FixedLearner, SharedGaussian):
         fixed = cls(**words | {"n_features": 1, "n_classes": 2})
         fixed._size(*validation.sizes(words))
         fixed._W, fixed._P = np.zeros((fixed.n_classes, fixed.n_features)), np.empty((0, 0))
-        return fixed
-
-    @classmethod
-    def of(cls, gaussian: SharedGaussian) -> Self:
-        fixed = cls._construct(**{word: getattr(gaussian, word) for word in cls.PARAMS})
-        fixed._W[:] = gaussian._W
         return fixed

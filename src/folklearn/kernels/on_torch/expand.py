@@ -50,13 +50,6 @@ class DeviceRows(NamedTuple):
         return sum(tensor.nbytes for tensor in self)
 
 
-class Expanded(NamedTuple):
-    """Rows at one point: coefficients (m, P) of pairs, parts (m, K) of G."""
-
-    coefficients: Any
-    residuals: Any
-
-
 class Point:
     """Rows at logits Z (m, K): their loss there, and their quadratics."""
 
@@ -75,13 +68,13 @@ class Point:
         losses = others.sum(1, keepdim=True).log1p() - (rows.Y * self._A).sum(1, keepdim=True)
         return (rows.weights[:, None] * losses).sum()
 
-    def expand(self) -> Expanded:
-        """Return their losses to second order."""
+    def expand(self) -> tuple[Any, Any]:
+        """Return their losses to second order: coefficients (m, P) of pairs, parts (m, K) of G."""
         P, weighted = self._P, self._rows.weights[:, None]
         i, j = pairs(self._device, P.shape[1])
         scaled = 0.5 * weighted * P
         bent = P * (self._A - self._mean)
-        return Expanded(scaled[:, i] * P[:, j], weighted * ((P - self._rows.Y) - bent))
+        return scaled[:, i] * P[:, j], weighted * ((P - self._rows.Y) - bent)
 
 
 def add_expanded(device: Device, S: Any, G: Any, rows: DeviceRows, W: Any) -> float:
@@ -91,9 +84,9 @@ def add_expanded(device: Device, S: Any, G: Any, rows: DeviceRows, W: Any) -> fl
     for start in range(0, len(rows.X), size):
         batch = rows.of_places(slice(start, start + size))
         point = Point(device, batch.X @ W.T, batch)
-        expanded = point.expand()
-        G.addmm_(expanded.residuals.T, batch.X)
-        add_device_products(S, expanded.coefficients, batch.X)
+        coefficients, residuals = point.expand()
+        G.addmm_(residuals.T, batch.X)
+        add_device_products(S, coefficients, batch.X)
         loss += float(point.loss())
     return loss
 

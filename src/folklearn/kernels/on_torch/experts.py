@@ -1,34 +1,23 @@
 """The sums of a panel of experts on a device, and what happens to them on a schedule.
 
-The twin of `folklearn.kernels.leaders`: the same plan says when, the experts' models
-and losses stay in the memo of this machine, and only the sums live on the device. The modes of
-all ridges are moved at once, as `folklearn.kernels.newton` moves one. A panel of nothing but
-leaders learns whole stretches of rows at once, because between two refreshes its models stand
-still.
+The twin of `folklearn.kernels.leaders`: models and losses stay in the memo of this machine. All
+modes are moved at once, as `folklearn.kernels.newton` moves one. A panel of nothing but leaders
+learns whole stretches of rows at once: between two refreshes its models stand still.
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from folklearn.arrays import Array, Labels
-from folklearn.kernels import experts, leaders
+from folklearn.kernels import experts, leaders, quadratic
 from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.newton import MOST_HALVINGS, NEGLIGIBLE, SUFFICIENT
 from folklearn.kernels.on_torch import Device, back
 from folklearn.kernels.on_torch.expand import MAX_COEFFICIENTS, DeviceRows, Point, add_expanded
-from folklearn.kernels.quadratic import (
-    Quadratic,
-    Solve,
-    add_device_products,
-    add_ridge,
-    factorise,
-    matrix,
-    newton_step,
-    pull,
-)
 
 MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
@@ -69,9 +58,9 @@ class ExpertSums:
     def n_bytes(self) -> int:
         return int(self.S.nbytes + self.G.nbytes)
 
-    def quadratic(self, place: int) -> Quadratic:
+    def quadratic(self, place: int) -> quadratic.Quadratic:
         """Return one of the sums, not copied."""
-        return Quadratic(self.S[place], self.G[place], np.zeros(N_TOTALS), self.device)
+        return quadratic.Quadratic(self.S[place], self.G[place], np.zeros(N_TOTALS), self.device)
 
     def write(self, state: ExpertState) -> None:
         """Write all sums into a whole state."""
@@ -175,7 +164,7 @@ class ExpertSums:
         plan[experts.T] += counted.sum()
         plan[experts.ROUNDS] += len(counted)
         state["seen"][-1] = 0.0
-        if plan[experts.T] >= plan[experts.NEXT]:
+        if counted.any() and plan[experts.T] >= plan[experts.NEXT]:
             state.settle(self)
         return back(mixed)
 
@@ -192,9 +181,9 @@ class ExpertSums:
         if len(others):
             places = self.device.put(others)
             some, best = rows.of_places(places), int(plan[experts.BEST])
-            expanded = Point(self.device, Z[places, best], some).expand()
-            self.G[0].addmm_(expanded.residuals.T, some.X)
-            add_device_products(self.S[0], expanded.coefficients, some.X)
+            coefficients, residuals = Point(self.device, Z[places, best], some).expand()
+            self.G[0].addmm_(residuals.T, some.X)
+            quadratic.add_device_products(self.S[0], coefficients, some.X)
 
 
 def _losses(P: Any, Y: Any) -> Any:
@@ -204,18 +193,18 @@ def _losses(P: Any, Y: Any) -> Any:
 def move_to_modes(
     device: Device, S: Any, G: Any, kept: DeviceRows, at: Any, ridges: Any, W: Any
 ) -> Any:
-    """Return models W (E, K, d), each moved towards the mode of its ridge (E,).
+    """Return models W (E, K, d), each moved towards the mode of its ridge (E,), if it has a factor.
 
-    Steps are taken with the curvature that rows have at the model `at` (K, d). A model whose
-    matrix has no factor stays.
+    Steps are taken with the curvature that rows have at the model `at` (K, d).
     """
     K, curved = W.shape[1], S
     if len(kept.X):
         curved = S.clone()
-        true_curvature = Point(device, kept.X @ at.T, kept).expand().coefficients
-        add_device_products(curved, true_curvature, kept.X)
-    H = matrix(curved, K, device, n_rows=K - 1)
-    solvers = [factorise(add_ridge(H, float(ridge), K), device) for ridge in ridges]
+        true_curvature, _ = Point(device, kept.X @ at.T, kept).expand()
+        quadratic.add_device_products(curved, true_curvature, kept.X)
+    H = quadratic.matrix(curved, K, device, n_rows=K - 1)
+    ridged = (quadratic.add_ridge(H, float(ridge), K) for ridge in ridges)
+    solvers = [quadratic.factorise(matrix, device) for matrix in ridged]
     able = [e for e, solve in enumerate(solvers) if solve is not None]
     if not able:
         return W
@@ -224,17 +213,13 @@ def move_to_modes(
     if len(kept.X):
         after[able] = _walk(device, S, G, kept, ridges[able], able_solvers, W[able])
     else:
-        steps = device.torch.stack([newton_step(solve, G) for solve in able_solvers])
+        steps = device.torch.stack([quadratic.newton_step(solve, G) for solve in able_solvers])
         after[able] = device.torch.where(_are_finite(steps), steps, W[able])
     return after
 
 
 def move_within_span(device: Device, kept: DeviceRows, at: Any, ridges: Any, W: Any) -> Any:
-    """Return `move_to_modes` for rows alone, fewer than features, without a sum.
-
-    What is orthogonal to all rows is 0 in the mode of a ridge: there are as many unknowns for
-    each class as rows.
-    """
+    """Return `move_to_modes` for rows alone, fewer than features: modes lie in their span."""
     span = device.torch.linalg.qr(kept.X.T)[0]
     m, (_, K, _) = len(kept.X), W.shape
     S, G = device.zeros(n_pairs(K), m, m), device.zeros(K, m)
@@ -243,24 +228,24 @@ def move_within_span(device: Device, kept: DeviceRows, at: Any, ridges: Any, W: 
 
 
 def _walk(
-    device: Device, S: Any, G: Any, kept: DeviceRows, ridges: Any, solvers: list[Solve], W: Any
+    device: Device, S: Any, G: Any, kept: DeviceRows, ridges: Any, solvers: Sequence[Any], W: Any
 ) -> Any:
     """Take damped Newton steps with all models; one that gains nothing by it goes no further."""
     torch, X, ridges = device.torch, kept.X, ridges[:, None, None]
     Z = X @ W.transpose(1, 2)
-    pulls = pull(S, W, device)
+    pulls = quadratic.pull(S, W, device)
     loss, slopes = _true_loss(kept, Z)
     going = torch.ones_like(loss, dtype=torch.bool)
     for _ in range(leaders.STEPS_OF_NEWTON):
-        quadratic = G + 2.0 * (pulls + ridges * W)
-        gradient = quadratic + slopes.transpose(1, 2) @ X
-        step = torch.stack([newton_step(f, g) for f, g in zip(solvers, gradient, strict=True)])
+        summed = G + 2.0 * (pulls + ridges * W)
+        gradient = summed + slopes.transpose(1, 2) @ X
+        step = torch.stack(list(map(quadratic.newton_step, solvers, gradient)))
         slope = _inner(gradient, step)
         going &= (-slope > NEGLIGIBLE * loss) & _are_finite(step).flatten()
         step = torch.where(going[:, None, None], step, 0.0)
         ZD = X @ step.transpose(1, 2)
-        pull_step = pull(S, step, device)
-        linear = _inner(quadratic, step)
+        pull_step = quadratic.pull(S, step, device)
+        linear = _inner(summed, step)
         square = _inner(pull_step + ridges * step, step)
         t, decided = torch.ones_like(loss), ~going
         loss_there, slopes_there, enough = loss, slopes, decided
