@@ -246,7 +246,7 @@ def _apply_rest(state: ModelState, journal: Journal, entry: Entry, rest: Any) ->
             return
     if entry.skipped is None:
         with suppress(FolklearnError):  # refused, as it was, or because others are not there
-            state.apply(entry._replace(event=rest), journal.entry_of)
+            state.apply(entry._replace(event=rest), journal.entry)
 
 
 def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
@@ -276,7 +276,7 @@ def _why_not_rebuilt(journal: Journal, host: ModelHost) -> str | None:
         return "without some of its decisions an agent would have made others later"
     if journal.entry(host.row.first).event.file is not None:
         return "it began as a file, which may hold these rows"
-    if journal.kept_since(host.number):
+    if journal.value("SELECT kept_since FROM model WHERE number = ?", host.number):
         return "its first events were removed, by age or size"
     return None
 
@@ -319,7 +319,7 @@ def complete(
                     state.model.forget_categories([position])
                     positions.append(position)
         erasing = Entry(0, 0, 0, events.EraseEvent(rows, positions, decisions))
-        state.apply(erasing, journal.entry_of)
+        state.apply(erasing, journal.entry)
     record = serialization.as_bytes(state.to_record())
     sys.audit("folklearn.before_erase")
     with journal.transaction():
@@ -347,10 +347,9 @@ _WORDS = (
 
 def _change(journal: Journal, seq: int, entry: Entry, rest: Any, matcher: Matcher) -> None:
     """Write what stays of an event; its key and id, as hashes, are answered 410."""
-    key, id, answer = journal.row("SELECT key, id, answer FROM event WHERE seq = ?", entry.seq)
+    key, id, answer = entry.key, entry.id, journal.answer(entry.seq)
     if rest is _REMOVED:
-        hashes = key and hash_key(key), id and hash_id(UUID(bytes=id))
-        journal.bury(entry.seq, *hashes)
+        journal.bury(entry.seq, key and hash_key(key), None if id is None else hash_id(id))
         journal.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (seq, entry.seq))
         return
     if key is not None and answer is None and isinstance(entry.event, events.LabelsEvent):
