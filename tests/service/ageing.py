@@ -245,7 +245,7 @@ def all_events(folder: Path) -> dict[int, Entry]:
         for one in archive:
             assert one.seq not in found, f"event {one.seq} is in two archives"
             number = archive.header["number"]
-            found[one.seq] = Entry(one.seq, number, one.time, one.event, one.id, False, one.skipped)
+            found[one.seq] = Entry(one.seq, number, one.time, one.event, one.id, None, one.skipped)
     own = Journal(folder, read_only=True)
     for entry in own.entries():
         if not isinstance(entry.event, RemovedEvent):

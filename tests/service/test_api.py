@@ -47,9 +47,8 @@ def churn(service: Running) -> Iterator[Running]:
 
 def test_health_needs_no_key(service: Running) -> None:
     assert service.ask("GET", "/v1/health/live", key=None).body == {"status": "live"}
-    for what in ("ready", "learn"):
-        reply = service.ask("GET", f"/v1/health/{what}", key=None)
-        assert reply[:2] == (200, {"status": "ready"})
+    reply = service.ask("GET", "/v1/health/ready", key=None)
+    assert reply[:2] == (200, {"status": "ready"})
 
 
 def test_it_predicts_as_the_library_does(churn: Running) -> None:
@@ -242,7 +241,7 @@ def test_models_are_listed_and_counted(churn: Running) -> None:
     assert "churn" in [one["name"] for one in churn.ask("GET", "/v1/models").body["models"]]
     text = churn.ask("GET", "/metrics").body.decode()
     assert 'folklearn_model_rows{model="churn"} 2.0' in text
-    assert 'folklearn_requests_total{method="POST",path="/v1/models/{name}/learn"' in text
+    assert 'folklearn_request_seconds_count{method="POST",path="/v1/models/{name}/learn"' in text
 
 
 def test_a_model_is_created_once(churn: Running) -> None:
@@ -484,7 +483,6 @@ def test_a_full_disk_is_answered_and_reading_goes_on(tmp_path: Path) -> None:
         assert "disk" in reply.body["detail"]
         degraded = {"status": "degraded", "reasons": ["disk"]}
         assert service.ask("GET", "/v1/health/ready")[:2] == (200, degraded)
-        assert service.ask("GET", "/v1/health/learn").status == 503
         assert service.ask("GET", MODEL).body["rows"] == 0
         found = service.ask("POST", f"{MODEL}/predict", {"row": ROW, "remember": False})
         assert found.status == 200

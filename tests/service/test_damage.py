@@ -64,7 +64,8 @@ def served(place: Path, how: str, seed: int = 0) -> Served:
     digests = {one.row.name: one.state.to_record().digest for one in store.models()}
     if how == "closed":
         service.close()
-    shutil.copytree(folder, place / "left")
+    being_written = shutil.ignore_patterns(".*")  # which a rename may take away meanwhile
+    shutil.copytree(folder, place / "left", ignore=being_written)
     if how == "killed":
         service.close()
     return Served(place / "left", secret, digests, done)

@@ -79,9 +79,7 @@ def serve(
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
-    limits, listening = asked.limits(), server.inherited_socket()
-    host, port = (asked.host, asked.port) if listening is None else listening.getsockname()[:2]
-    is_new = server.lacks_key(folder, host)
+    limits, is_new = asked.limits(), server.lacks_key(folder, asked.host)
     with warnings_shown(new_console(quiet=False)):
         warm_up_service()
 
@@ -92,7 +90,7 @@ def serve(
         typer.echo(
             f"folder     {folder}, {len(models)} models, {service.store.n_replayed} events replayed"
         )
-        address = server.address(host, port)
+        address = server.address(asked.host, port)
         key = server.first_key(folder) if is_new else None  # not before it can be shown
         if key is not None:
             typer.echo(f"key        {key}")
@@ -102,8 +100,8 @@ def serve(
 
     with suppress(KeyboardInterrupt, Terminated):
         server.serve(
-            folder, host, port, limits, print_address,
-            n_workers=asked.workers, log=asked.log, listening=listening,
+            folder, asked.host, asked.port, limits, print_address,
+            n_workers=asked.workers, log=asked.log,
         )  # fmt: skip
     typer.echo("stopped    everything is kept")
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _MAX_TAIL = 2_000  # events that the writer looks through itself
 _MAX_SEARCHES = 5  # while rows that are to be erased keep coming
-_QUOTED = 40  # letters of a value by which a sentence that quotes it is known
 _ERASED = "erased"
 _REMOVED = events.RemovedEvent()
 _CLEAN_SECONDS = 0.1  # between two looks whether files are clean
@@ -55,12 +54,12 @@ class Matcher:
         self.ids = {*request.ids, *ids}
         self.rows = self.labels = 0
         self.categories: set[tuple[str, str]] = set()
-        text = "" if request.value is None else str(request.value)
-        quotes = {text, repr(text)[1:-1], format_cell(request.value) or ""}
-        self._quotes = [quote[:_QUOTED] for quote in quotes if quote]
 
     def rest(self, event: Any, id: UUID | None = None) -> Any:
-        """Return what may stay of an event: itself, another one, or a `RemovedEvent`."""
+        """Return what may stay of an event: itself, another one, or a `RemovedEvent`.
+
+        No sentence of a refusal stays: it may quote any value of a row that is not kept.
+        """
         match event:
             case events.PredictionEvent(row=row):
                 return self._rest_of_asked(event, id, [row])
@@ -71,27 +70,18 @@ class Matcher:
                 return _REMOVED if self._is_erased(event) else event
             case events.LabelsEvent(items=items, refused=refused):
                 kept = [None if one is None or self._is_erased(one) else one for one in items]
-                details = [self._rest_of_refusal(one) for one in refused]
-                if kept == items and details == refused:
-                    return event
-                if not any(kept):
+                if (refused or kept != items) and not any(kept):
                     return _REMOVED
-                return msgspec.structs.replace(event, items=kept, refused=details)
+                rest = msgspec.structs.replace(event, items=kept, refused=_without_details(refused))
+                return event if rest == event else rest
             case events.RewardEvent(id=decision) if decision in self.ids:
                 self.labels += 1
                 return _REMOVED
             case events.ExpiryEvent(ids=late) if not self.ids.isdisjoint(late):
                 return events.ExpiryEvent([one for one in late if one not in self.ids])
-            case events.RefusalEvent(detail=detail) if self.is_quoted_in(detail):
+            case events.RefusalEvent():
                 return _REMOVED
         return event
-
-    def is_quoted_in(self, text: str | None) -> bool:
-        if not text:
-            return False
-        return any(quote in text for quote in self._quotes) or any(
-            str(id) in text for id in self.ids
-        )
 
     def _rest_of_asked(self, event: Any, id: UUID | None, rows: list[Row]) -> Any:
         if id not in self.ids and not any(map(self._has, rows)):
@@ -120,16 +110,9 @@ class Matcher:
         text = format_cell(self._value)  # 17 is "17" too
         return cell == self._value if text is None else format_cell(cell) == text
 
-    def rest_of_answer(self, status: int, body: dict[str, Any]) -> Answer:
-        """Return an answer without what it quotes."""
-        if "refused" in body:
-            body["refused"] = [self._rest_of_refusal(one) for one in body["refused"]]
-        if "detail" in body:
-            body["detail"] = _ERASED
-        return Answer(status, body)
 
-    def _rest_of_refusal(self, refused: dict[str, Any]) -> dict[str, Any]:
-        return refused | {"detail": _ERASED} if self.is_quoted_in(refused["detail"]) else refused
+def _without_details(refused: list[Any]) -> list[Any]:
+    return [one | {"detail": _ERASED} for one in refused]
 
 
 def _cells(row: Row, columns: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -163,8 +146,7 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             first.rest(archived.event, archived.id)
         for entry in journal.entries(model=model):
             first.rest(entry.event, entry.id)
-        n_searched, categories = journal.last, first.categories
-        matcher = Matcher(request, first.ids)
+        matcher, categories = Matcher(request, first.ids), first.categories
         for archive in archives:
             _rewrite(archive, matcher, categories)
         gone = {"rows": matcher.rows, "labels": matcher.labels}
@@ -175,7 +157,7 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             after, upto = upto, journal.last
             for entry in journal.entries(after=after, upto=upto, model=model):
                 rest = matcher.rest(entry.event, entry.id)
-                if rest is not entry.event or _is_quoted(matcher, entry, journal):
+                if rest is not entry.event or _has_sentence(entry, journal):
                     seqs.append(entry.seq)
                 _discard(categories, rest)
                 if state is not None:
@@ -183,20 +165,18 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
             journal.read_last()
         if state is not None:
             replace_file(base_path(folder, model), serialization.as_bytes(state.to_record()))
-    has_more = bool(seqs) and seqs[-1] > n_searched
+    has_more = (matcher.rows, matcher.labels) != (first.rows, first.labels)
     return {
         "events": seqs, "upto": upto, "has_more": has_more, "ids": [*matcher.ids],
         "categories": [*categories], **gone,
     }  # fmt: skip
 
 
-def _is_quoted(matcher: Matcher, entry: Entry, journal: Journal) -> bool:
-    """Tell whether the answer of an event, or why it was left out, quotes what is erased."""
+def _has_sentence(entry: Entry, journal: Journal) -> bool:
+    """Tell whether the answer of an event, or why it was left out, may quote what is erased."""
     answer = journal.answer(entry.seq) or b""
-    is_refusal = b'"detail"' in answer
-    return matcher.is_quoted_in(entry.skipped) or (
-        is_refusal and matcher.is_quoted_in(answer.decode())
-    )
+    n_details = answer.count(b'"detail":') - answer.count(b'"detail":"%s"' % _ERASED.encode())
+    return n_details > 0 or entry.skipped not in (None, _ERASED)
 
 
 def _discard(categories: set[tuple[str, str]], event: Any) -> None:
@@ -215,7 +195,7 @@ def _rewrite(archive: Archive, matcher: Matcher, categories: set[tuple[str, str]
         for one in archive:
             rest = matcher.rest(one.event, one.id)
             _discard(categories, rest)
-            skipped = _ERASED if matcher.is_quoted_in(one.skipped) else one.skipped
+            skipped = one.skipped and _ERASED
             n_changed += rest is not one.event or skipped != one.skipped
             if rest is not _REMOVED:
                 yield msgspec.structs.replace(one, event=rest, skipped=skipped)
@@ -246,7 +226,7 @@ def _apply_rest(state: ModelState, journal: Journal, entry: Entry, rest: Any) ->
             return
     if entry.skipped is None:
         with suppress(FolklearnError):  # refused, as it was, or because others are not there
-            state.apply(entry._replace(event=rest), journal.entry_of)
+            state.apply(entry._replace(event=rest), journal.entry)
 
 
 def begin(store: "ModelStore", host: ModelHost, request: EraseRequest) -> Work:
@@ -276,7 +256,7 @@ def _why_not_rebuilt(journal: Journal, host: ModelHost) -> str | None:
         return "without some of its decisions an agent would have made others later"
     if journal.entry(host.row.first).event.file is not None:
         return "it began as a file, which may hold these rows"
-    if journal.kept_since(host.number):
+    if journal.value("SELECT kept_since FROM model WHERE number = ?", host.number):
         return "its first events were removed, by age or size"
     return None
 
@@ -294,14 +274,17 @@ def complete(
         categories.add((request.column, text))  # also of rows whose events are not there any more
     pairs, tail, upto = [], [], found["upto"]
     later = journal.entries(after=upto, model=host.number)
+    n_found = 0, 0  # rows and labels
     for entry in chain(map(journal.entry, found["events"]), later):
         rest = matcher.rest(entry.event, entry.id)
-        if rest is not entry.event or _is_quoted(matcher, entry, journal):
+        if rest is not entry.event or _has_sentence(entry, journal):
             pairs.append((entry, rest))
         if entry.seq > upto:
             _discard(categories, rest)
             tail.append((entry, rest))
-    has_more = found["has_more"] or (pairs and pairs[-1][0].seq > upto)
+        else:
+            n_found = matcher.rows, matcher.labels
+    has_more = found["has_more"] or n_found != (matcher.rows, matcher.labels)
     if has_more and not is_last:
         return None  # other rows may have the same values
     decisions = [one.seq for one, _ in pairs if isinstance(one.event, events.DecisionEvent)]
@@ -319,14 +302,14 @@ def complete(
                     state.model.forget_categories([position])
                     positions.append(position)
         erasing = Entry(0, 0, 0, events.EraseEvent(rows, positions, decisions))
-        state.apply(erasing, journal.entry_of)
+        state.apply(erasing, journal.entry)
     record = serialization.as_bytes(state.to_record())
     sys.audit("folklearn.before_erase")
     with journal.transaction():
         event = events.EraseEvent(rows, positions, decisions, request.rebuild)
         erased = journal.add(host.number, store.clock(), event)
         for entry, rest in pairs:
-            _change(journal, erased.seq, entry, rest, matcher)
+            _change(journal, erased.seq, entry, rest)
         journal.put_base(host.number, Base(erased.seq, erased.time, record))
         journal.note_erasure()
     sys.audit("folklearn.after_erase")
@@ -345,22 +328,25 @@ _WORDS = (
 )
 
 
-def _change(journal: Journal, seq: int, entry: Entry, rest: Any, matcher: Matcher) -> None:
+def _change(journal: Journal, seq: int, entry: Entry, rest: Any) -> None:
     """Write what stays of an event; its key and id, as hashes, are answered 410."""
-    key, id, answer = journal.row("SELECT key, id, answer FROM event WHERE seq = ?", entry.seq)
+    key, id, answer = entry.key, entry.id, journal.answer(entry.seq)
     if rest is _REMOVED:
-        hashes = key and hash_key(key), id and hash_id(UUID(bytes=id))
-        journal.bury(entry.seq, *hashes)
+        journal.bury(entry.seq, key and hash_key(key), None if id is None else hash_id(id))
         journal.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (seq, entry.seq))
         return
     if key is not None and answer is None and isinstance(entry.event, events.LabelsEvent):
         answer = msgspec.json.encode(states.labels_answer(entry.seq, entry.event))
-    if answer is not None and matcher.is_quoted_in(answer.decode()):
-        answer = msgspec.json.encode(matcher.rest_of_answer(*msgspec.json.decode(answer)))
-    skipped = _ERASED if matcher.is_quoted_in(entry.skipped) else entry.skipped
+    if answer is not None:
+        status, body = msgspec.json.decode(answer)
+        if "refused" in body:
+            body["refused"] = _without_details(body["refused"])
+        if "detail" in body:
+            body["detail"] = _ERASED
+        answer = msgspec.json.encode(Answer(status, body))
     journal.rewrite(entry.seq, rest)
     found = "UPDATE event SET answer = ?, skipped = ? WHERE seq = ?"
-    journal.db.execute(found, (answer, skipped, entry.seq))
+    journal.db.execute(found, (answer, entry.skipped and _ERASED, entry.seq))
 
 
 async def erase(service: "Service", host: ModelHost, request: EraseRequest) -> Answer:

@@ -51,10 +51,8 @@ class RefusedError(FolklearnError):
     @property
     def answer(self) -> Answer:
         body: dict[str, Any] = {"status": self.status, "detail": str(self)}
-        if self.retry_after is not None:
-            body["retry_after"] = self.retry_after
-        if self.limit:
-            body["limit"] = self.limit
+        optional = {"retry_after": self.retry_after, "limit": self.limit or None}
+        body |= {name: value for name, value in optional.items() if value is not None}
         return Answer(self.status, body)
 
 

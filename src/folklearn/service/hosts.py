@@ -313,17 +313,16 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
             return answer or add(request, outcome_of=[asked])
         case events.ExpiryEvent(ids=ids):
             if isinstance(state, ClassifierState):
-                host.expect_labels(states.read_items(state.labels_in(request), journal.entry_of))
-            return add(request, outcome_of=[journal.entry_of(id).seq for id in ids])
+                host.expect_labels(states.read_items(state.labels_in(request), journal.entry))
+            return add(request, outcome_of=[journal.entry(id).seq for id in ids])
         case events.ReleaseEvent():
-            entry = add(request)
-            journal.note_release(host.number, entry.seq)
-            return entry
+            return add(request)
 
 
 def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
     """Raise for what was made at a time of which events were removed: it may be one of them."""
-    if 0 < time <= (since := journal.kept_since(host.number)):
+    since = journal.value("SELECT kept_since FROM model WHERE number = ?", host.number)
+    if 0 < time <= since:
         day = datetime.fromtimestamp(since / 1000, UTC)
         raise RefusedError(
             410,
@@ -401,7 +400,7 @@ def _prepare_labels(
             items[index] = None
             refused.append({"item": index, **refusal.answer.body})
     indices = [index for index, label in enumerate(items) if label is not None]
-    found = states.read_items(items, journal.entry_of)
+    found = states.read_items(items, journal.entry)
     for at, too_large in host.expect_labels(found, take_growth).items():
         index = indices[at]
         waiting.pop(labels[index].id, None)

@@ -24,7 +24,14 @@ import apsw.sqlite_extra
 import msgspec
 
 from folklearn.errors import StateFileError
-from folklearn.service.events import JournalEvent, RemovedEvent, decode_event, encode_event
+from folklearn.service.events import (
+    DeleteEvent,
+    JournalEvent,
+    ReleaseEvent,
+    RemovedEvent,
+    decode_event,
+    encode_event,
+)
 
 FORMAT = 1
 NAME = "journal.db"
@@ -71,7 +78,7 @@ class Entry(NamedTuple):
     time: int  # milliseconds since 1970
     event: Any
     id: UUID | None = None  # issued with the event, for a label or reward that comes later
-    has_key: bool = False
+    key: str | None = None  # Idempotency-Key
     skipped: str | None = None  # why it is left out of every replay
 
 
@@ -152,7 +159,7 @@ class Journal:
             self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
 
     def _open(self, read_only: bool, committed: int) -> None:
-        if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
+        if not read_only and not self.value("SELECT count(*) FROM sqlite_schema"):
             reserve_checksums(self.db)
             os.chmod(self.folder / NAME, 0o600)
             self.db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table
@@ -160,7 +167,7 @@ class Journal:
             with self.db:
                 self.db.execute(_TABLES)
                 self.db.execute(f"PRAGMA user_version={FORMAT}")
-        version = self._value("PRAGMA user_version")
+        version = self.value("PRAGMA user_version")
         if version != FORMAT:
             raise StateFileError(
                 f"{self.folder / NAME} has format {version}; this folklearn reads format {FORMAT}: "
@@ -181,13 +188,13 @@ class Journal:
             )
 
     def read_last(self) -> None:
-        self.last = self._value(_LAST)
-        self.has_removed = bool(self._value("SELECT count(*) FROM base"))
+        self.last = self.value(_LAST)
+        self.has_removed = bool(self.value("SELECT count(*) FROM base"))
 
     def row(self, statement: str, *values: Any) -> Any:
         return self.db.execute(statement, values).fetchone()
 
-    def _value(self, statement: str, *values: Any) -> Any:
+    def value(self, statement: str, *values: Any) -> Any:
         row = self.row(statement, *values)
         return None if row is None else row[0]
 
@@ -254,18 +261,20 @@ class Journal:
             self.db.execute("INSERT INTO asked VALUES (?, ?, ?, NULL)", (self.last, model, due))
         for asked in outcome_of:
             self.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (self.last, asked))
-        return Entry(self.last, model, time, event, id, key is not None)
+        of_model = self.last, model
+        if isinstance(event, ReleaseEvent):
+            self.db.execute("UPDATE model SET released = ? WHERE number = ?", of_model)
+        elif isinstance(event, DeleteEvent):
+            self.db.execute("UPDATE model SET last = ? WHERE number = ?", of_model)
+            self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", of_model)
+        return Entry(self.last, model, time, event, id, key)
 
     def add_model(self, tenant: str, name: str) -> int:
-        number: int = 1 + self._value("SELECT coalesce(max(number), 0) FROM model")
+        number: int = 1 + self.value("SELECT coalesce(max(number), 0) FROM model")
         row = number, tenant, name, self.last + 1
         columns = "number, tenant, name, first"
         self.db.execute(f"INSERT INTO model ({columns}) VALUES (?, ?, ?, ?)", row)
         return number
-
-    def end_model(self, number: int, seq: int) -> None:
-        self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
-        self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
     def skip(self, seq: int, reason: str) -> None:
         self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
@@ -315,26 +324,18 @@ class Journal:
             where, values = f"{where} AND model = ?", [*values, model]
         return self._entries(f"{where} ORDER BY seq", values)
 
-    def entry(self, seq: int) -> Entry:
-        (entry,) = self._entries("seq = ?", (seq,))
-        return entry
-
-    def entry_of(self, id: UUID) -> Entry:
-        (entry,) = self._entries("id = ?", (id.bytes,))
+    def entry(self, which: int | UUID) -> Entry:
+        """Return an event by its number, or by the id that was issued with it."""
+        column, value = ("id", which.bytes) if isinstance(which, UUID) else ("seq", which)
+        (entry,) = self._entries(f"{column} = ?", (value,))
         return entry
 
     def _entries(self, where: str, values: Any) -> Iterator[Entry]:
-        columns = "seq, model, time, body, id, key IS NOT NULL, skipped"
+        columns = "seq, model, time, body, id, key, skipped"
         rows = self.db.execute(f"SELECT {columns} FROM event WHERE {where}", values)
-        for seq, model, time, body, id, has_key, skipped in rows:
+        for seq, model, time, body, id, key, skipped in rows:
             issued = None if id is None else UUID(bytes=id)
-            yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
-
-    def has_event(self, model: int, seq: int, time: int) -> bool:
-        where = "number = ? AND last IS NULL AND seq = ? AND time = ? AND seq > "
-        where += "coalesce((SELECT seq FROM base WHERE base.model = number), 0)"
-        found = f"SELECT count(*) FROM event JOIN model ON event.model = number WHERE {where}"
-        return bool(self._value(found, model, seq, time))
+            yield Entry(seq, model, time, decode_event(body), issued, key, skipped)
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         keys = key, hash_key(key) if self.has_removed else key
@@ -347,18 +348,6 @@ class Journal:
         found += "WHERE id IN (?, ?) AND event.model = ?"
         return self.row(found, id.bytes, hash_id(id), model)
 
-    def add_mark(self, model: int, seq: int, time: int, digest: str) -> None:
-        """Note what the state of a model is after an event, for a replay to be compared with."""
-        row = model, seq, time, digest
-        self.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", row)
-
-    def last_mark(self, model: int, upto: int) -> tuple[int, int, str] | None:
-        """Return event, time and digest of the last mark after the base of a model."""
-        where = "model = ? AND seq <= ? AND seq > "
-        where += "coalesce((SELECT seq FROM base WHERE base.model = mark.model), 0)"
-        found = f"SELECT seq, time, digest FROM mark WHERE {where} ORDER BY seq DESC LIMIT 1"
-        return self.row(found, model, upto)
-
     def base(self, model: int) -> Base | None:
         row = self.row("SELECT seq, time, record FROM base WHERE model = ?", model)
         return None if row is None else Base(*row)
@@ -367,7 +356,7 @@ class Journal:
         self.has_removed = True
         self.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?)", (model, *base))
         self.db.execute("DELETE FROM mark WHERE model = ? AND seq <= ?", (model, base.seq))
-        first = self._value("SELECT first FROM model WHERE number = ?", model)
+        first = self.value("SELECT first FROM model WHERE number = ?", model)
         created = self.entry(first).event
         if created.file:  # the base stands for it
             self.rewrite(first, msgspec.structs.replace(created, file=b""))
@@ -381,35 +370,6 @@ class Journal:
         values = key, id, encode_event(RemovedEvent()), seq
         self.db.execute(f"UPDATE event SET {columns} WHERE seq = ?", values)
 
-    def keep_after(self, model: int, seq: int, time: int) -> None:
-        """Let the events of a model up to one be removed that nothing needs."""
-        found = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
-        self.db.execute(found, (seq, time, model))
-
-    def forget_model(self, model: int) -> None:
-        """Let all events of a deleted model be removed."""
-        self.db.execute("UPDATE model SET kept_after = last WHERE number = ?", (model,))
-        for table in ("base", "mark"):
-            self.db.execute(f"DELETE FROM {table} WHERE model = ?", (model,))
-
-    def last_before(self, time: int) -> int:
-        """Return the last event up to a time, 0 if there is none; times of events ascend.
-
-        It looks at every event up to then: at those that may be removed, for this is asked before.
-        """
-        later = self._value("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
-        return self.last if later is None else int(later) - 1
-
-    def time_of(self, seq: int) -> int:
-        """Return the time of the last event up to one."""
-        found = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
-        return int(self._value(found, seq) or 0)
-
-    def seq_behind(self, after: int, n: int) -> int:
-        """Return the n-th event after one, or the last."""
-        seq = self._value("SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?", after, n - 1)
-        return self.last if seq is None else int(seq)
-
     def waiting_upto(
         self, column: Literal["due", "seq"], value: int, limit: int
     ) -> list[tuple[int, UUID]]:
@@ -421,17 +381,6 @@ class Journal:
         )
         return [(model, UUID(bytes=id)) for model, id in rows]
 
-    def note_release(self, model: int, seq: int) -> None:
-        self.db.execute("UPDATE model SET released = ? WHERE number = ?", (seq, model))
-
-    def released(self, model: int) -> int:
-        """Return the event with which a model let go of its rows, 0 if it never did."""
-        return int(self._value("SELECT released FROM model WHERE number = ?", model))
-
-    def kept_since(self, model: int) -> int:
-        """Return the time of the last event that was removed because of its age, or 0."""
-        return int(self._value("SELECT kept_since FROM model WHERE number = ?", model))
-
     @property
     def n_bytes(self) -> int:
         """Bytes of the database that are in use."""
@@ -440,11 +389,11 @@ class Journal:
 
     def answer(self, seq: int) -> bytes | None:
         content = self.answers_to_add.get(seq)
-        return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
+        return content or self.value("SELECT answer FROM event WHERE seq = ?", seq)
 
     def n_waiting(self, model: int) -> int:
         count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"
-        return int(self._value(count, model))
+        return int(self.value(count, model))
 
 
 def hash_key(key: str) -> str:

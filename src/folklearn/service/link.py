@@ -57,8 +57,6 @@ class Observed(Message, tag=7, frozen=True):
 class Gather(Message, tag=8, frozen=True):
     """A question, and its answer: everything that was remembered before it has been sent."""
 
-    number: int
-
 
 class ModelPublished(Message, tag=9, frozen=True):
     """A model as it is now, see `PublishedModel.content`."""

@@ -21,7 +21,6 @@ from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import msgspec
 from llvmlite.binding import get_host_cpu_name
@@ -31,7 +30,6 @@ from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
 from folklearn.service.archive import ArchivedEvent, archive_path, list_archives, write_archive
-from folklearn.service.events import decode_event
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Base, Entry, Journal, replace_file
 from folklearn.service.states import ModelState, restore_state
@@ -71,7 +69,7 @@ class Replay:
         for entry in entries:
             if entry.skipped is None:
                 with suppress(FolklearnError):  # refused again, which changes nothing
-                    self.state.apply(entry, self._journal.entry_of)
+                    self.state.apply(entry, self._journal.entry)
             self.version = entry.seq
             yield entry
 
@@ -168,6 +166,13 @@ _REMOVABLE = (
 )
 
 
+_FORGET_MODEL = (
+    "UPDATE model SET kept_after = last WHERE number = ?",
+    "DELETE FROM base WHERE model = ?",
+    "DELETE FROM mark WHERE model = ?",
+)
+
+
 def compact(
     folder: Path, now: int, days: float | None, n_bytes: int | None, archives: bool
 ) -> dict[str, Any]:
@@ -193,9 +198,12 @@ def compact(
                 if kept_after >= cutoff:
                     continue
                 upto = cutoff
-                bases.append((number, cutoff, journal.time_of(cutoff), False))
+                before = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
+                bases.append((number, cutoff, journal.value(before, cutoff) or 0, False))
             else:
-                mark = journal.last_mark(number, cutoff)
+                marks = "SELECT seq, time, digest FROM mark WHERE model = ? AND seq > ? "
+                marks += "AND seq <= ? ORDER BY seq DESC LIMIT 1"
+                mark = journal.row(marks, number, base, cutoff)
                 if mark is None:
                     continue
                 upto, time, digest = mark
@@ -218,22 +226,27 @@ def compact(
 
 def _archived(journal: Journal, number: int, upto: int) -> Iterator[ArchivedEvent]:
     where = _REMOVABLE.format(kept_after=upto) + " AND event.model = :model ORDER BY event.seq"
-    columns = "event.seq, event.time, body, id, key, skipped"
     values = {"after": 0, "upto": upto, "model": number}
-    for seq, time, body, id, key, skipped in journal.db.execute(
-        f"SELECT {columns} {where}", values
-    ):
-        event = decode_event(body)
+    for (seq,) in journal.db.execute(f"SELECT event.seq {where}", values):
+        _, _, time, event, id, key, skipped = journal.entry(seq)
         if not isinstance(event, events.RemovedEvent):
-            issued = None if id is None else UUID(bytes=id)
-            yield ArchivedEvent(seq, time, event, issued, key, skipped)
+            yield ArchivedEvent(seq, time, event, id, key, skipped)
+
+
+def _last_before(journal: Journal, time: int) -> int:
+    """Return the last event up to a time, 0 if there is none; times of events ascend.
+
+    It looks at every event up to then: at those that may be removed, for this is asked before.
+    """
+    later = journal.value("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
+    return journal.last if later is None else int(later) - 1
 
 
 def _find_cutoff(journal: Journal, now: int, days: float | None, n_bytes: int | None) -> int:
     """Return the last event that is older than the days, or beyond the bytes, 0 if none is."""
     cutoff = 0
     if days is not None:
-        cutoff = journal.last_before(now - max(_MIN_AGE, round(days * _DAY)))
+        cutoff = _last_before(journal, now - max(_MIN_AGE, round(days * _DAY)))
     if n_bytes is not None and journal.n_bytes > n_bytes:
         sums = "(SELECT coalesce(sum(length(record)), 0) FROM base)"
         sums += ", (SELECT sum(length(body)) FROM event)"
@@ -243,7 +256,7 @@ def _find_cutoff(journal: Journal, now: int, days: float | None, n_bytes: int | 
         found = f"SELECT seq FROM ({newest_first}) WHERE total > ? LIMIT 1"
         beyond = journal.db.execute(found, (share * body_bytes,)).fetchone()
         if beyond is not None:
-            cutoff = max(cutoff, min(beyond[0], journal.last_before(now - _MIN_AGE)))
+            cutoff = max(cutoff, min(beyond[0], _last_before(journal, now - _MIN_AGE)))
     return cutoff
 
 
@@ -332,12 +345,16 @@ class Retention:
         return True
 
     def mark(self, host: ModelHost, *, pause: int = 0) -> None:
-        """Note what a model is now, unless that was done less than a pause ago; in a transaction"""
+        """Note what a model is now, for a replay to be compared with; in a transaction.
+
+        Nothing is done less than a pause after the last time.
+        """
         version, time = self._marked.get(host.number, (0, -pause))
         now = self._store.clock()
         if version < host.version and now >= time + pause and not host.why_held:
             digest = host.state.to_record().digest
-            self._store.journal.add_mark(host.number, host.version, host.changed, digest)
+            row = host.number, host.version, host.changed, digest
+            self._store.journal.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", row)
             self._marked[host.number] = host.version, now
 
     def _launch(self) -> None:
@@ -367,23 +384,25 @@ class Retention:
                 with journal.transaction():
                     if is_new:
                         journal.put_base(number, Base(seq, time, record))
-                    journal.keep_after(number, seq, time)
+                    kept = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
+                    journal.db.execute(kept, (seq, time, number))
                 sys.audit("folklearn.after_base")
                 store.remove_snapshots(number, seq)  # which may have rows that are older
             path.unlink(missing_ok=True)
         for number in result["ended"]:
             with journal.transaction():
-                journal.forget_model(number)
+                for change in _FORGET_MODEL:
+                    journal.db.execute(change, (number,))
             store.remove_snapshots(number, journal.last)
         self.different = {by_number[n].row.name for n in result["different"] if n in by_number}
         for name in self.different:
             log.error("a replay of %s is not what it was: none of its events are removed", name)
         cutoff = result["cutoff"]
+        released = dict(journal.db.execute("SELECT number, released FROM model"))
         late = [
             host
-            for host in by_number.values()
-            if max(host.row.first, journal.released(host.number)) <= cutoff
-            and host.version > journal.released(host.number)
+            for number, host in by_number.items()
+            if max(host.row.first, released[number]) <= cutoff and host.version > released[number]
         ]
         if late:
             store.write([Change(host, events.ReleaseEvent()) for host in late])
@@ -392,7 +411,8 @@ class Retention:
     def _remove_some(self, after: int) -> None:
         """Remove events that no base and no label needs, in one short transaction."""
         db, journal = self._store.journal.db, self._store.journal
-        stop = journal.seq_behind(after, _N_REMOVED)
+        nth = "SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?"
+        stop = journal.value(nth, after, _N_REMOVED - 1) or journal.last
         columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
         numbers = {"after": after, "upto": stop}

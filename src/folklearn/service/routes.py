@@ -40,18 +40,6 @@ async def ready(call: Call) -> Json:
     return {"status": "degraded", "reasons": reasons} if reasons else {"status": "ready"}
 
 
-async def can_learn(call: Call) -> Json:
-    """Tell whether labels are learned now; what one model alone lacks does not count."""
-    store = call.service.store
-    if (refusal := store.disk_refusal) is not None:
-        raise refusal
-    if call.service.degradations()["memory"]:
-        sentence = "the models take more memory than they may: nothing is learned"
-        limit = f"memory={store.memory.limit}"
-        raise RefusedError(503, sentence, retry_after=60, limit=limit)
-    return await ready(call)
-
-
 async def limits(call: Call) -> Json:
     """Return every limit of the service, and how much memory the models of the tenant take."""
     store = call.service.store
@@ -117,15 +105,15 @@ async def predict_many(call: Call) -> Json:
 
 async def certificate(call: Call) -> Json:
     """Return a lower bound on the loss of linear models, and the sentence that names them."""
-    version, model = await _copy_model(call)
-    proof = await asyncio.to_thread(model.certificate)
+    version, state = await _copy_state(call)
+    proof = await asyncio.to_thread(state.model.certificate)
     if proof is None:
         return {"version": version, "valid": False, "words": NOTHING_PROVEN}
-    weight = model.metrics.weight or 1.0
+    weight = state.model.metrics.weight or 1.0
     return {
         "version": version,
         "valid": bool(proof.valid),
-        "words": proof.in_words(model.metrics.weight),
+        "words": proof.in_words(state.model.metrics.weight),
         "rounds": proof.n_rounds,
         "loss": proof.loss / weight,  # a row, as everywhere here
         "best_linear_at_least": proof.best_linear_at_least / weight,
@@ -136,7 +124,7 @@ async def certificate(call: Call) -> Json:
 
 async def windows(call: Call) -> Json:
     """Return loss, error and lower bound of the last rows, in windows that double."""
-    version, model = await _copy_model(call)
+    version, state = await _copy_state(call)
     rows = [
         {
             "start": window.start,
@@ -145,22 +133,23 @@ async def windows(call: Call) -> Json:
             "error": window.n_errors / max(1, window.stop - window.start),
             "floor": window.lower_bound / window.weight if window.weight else None,
         }
-        for window in await asyncio.to_thread(model.windows)
+        for window in await asyncio.to_thread(state.model.windows)
     ]
     return {"version": version, "windows": rows}
 
 
 async def alarms(call: Call) -> Json:
     """Return when the capped loss has risen; wrong once in a hundred streams at most."""
-    version, model = await _copy_model(call)
-    rows = [{**alarm._asdict(), "words": alarm.in_words()} for alarm in model.monitor().alarms]
+    version, state = await _copy_state(call)
+    found = state.model.monitor().alarms
+    rows = [{**alarm._asdict(), "words": alarm.in_words()} for alarm in found]
     return {"version": version, "alarms": rows}
 
 
 async def explain(call: Call) -> Json:
     """Return the largest weights, and what every column is worth."""
-    version, model = await _copy_model(call)
-    explanation = await asyncio.to_thread(model.explain)
+    version, state = await _copy_state(call)
+    explanation = await asyncio.to_thread(state.model.explain)
     weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
     return {"version": version, "weights": weights, "importance": explanation.importance}
 
@@ -191,8 +180,8 @@ async def explain_row(call: Call) -> Json:
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
     check_answer_length(call.host.n_bytes, call.service.limits.answer)
-    _, model = await _copy_model(call)
-    content = await asyncio.to_thread(model.to_bytes)
+    _, state = await _copy_state(call)
+    content = await asyncio.to_thread(state.model.to_bytes)
     headers = {"content-disposition": f'attachment; filename="{call.name}.folk"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -305,11 +294,12 @@ async def _predict(
     return published, predictions, remembered
 
 
-async def _copy_model(call: Call) -> tuple[int, Model]:
+async def _copy_state(call: Call) -> tuple[int, ClassifierState]:
+    """Return a copy, which counts against the limit of copies as long as it is referred to."""
     version, state = await call.service.copy_state(call.host)
     if not isinstance(state, ClassifierState):
         raise RefusedError(422, "a model that decides has none: see GET /v1/models/NAME")
-    return version, state.model
+    return version, state
 
 
 def _unseen(model: Model) -> Json:
@@ -328,7 +318,6 @@ ENDPOINTS = (
     Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, events.PredictBatchRequest),
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
-    Endpoint("GET", "/v1/health/learn", None, can_learn),
     Endpoint("GET", "/v1/limits", "read", limits),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import apsw
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from folklearn.errors import FolklearnError
 from folklearn.service.events import RefusedError
@@ -90,31 +90,21 @@ class Service(Gate):
         super().__init__(folder, self.store.limits, self.store.hosts)
         self.writer, self.registry = Writer(self.store), CollectorRegistry()
         self.close, self.submit = self.writer.close, self.writer.submit
-        self._observers: dict[tuple[str, str, int], tuple[Any, Any]] = {}
-        self._request_seconds = Histogram(
+        request_seconds = Histogram(
             "folklearn_request_seconds",
             "Time from a request to its answer",
-            ["method", "path"],
+            ["method", "path", "status"],
             registry=self.registry,
             buckets=_BUCKETS_SECONDS,
         )
-        labels = ["method", "path", "status"]
-        self._answers = Counter(
-            "folklearn_requests", "Answers by status", labels, registry=self.registry
-        )
+        self._timer = cache(request_seconds.labels)
         # By model and version, while a request refers to them.
         self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
         self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        observers = self._observers.get((method, path, status))
-        if observers is None:
-            answers = self._answers.labels(method, path, status)
-            observers = self._request_seconds.labels(method, path), answers
-            self._observers[method, path, status] = observers
-        observers[0].observe(seconds)
-        observers[1].inc()
+        self._timer(method, path, status).observe(seconds)
 
     async def publish(self, host: ModelHost) -> None:
         await self.writer.submit(host.publish)

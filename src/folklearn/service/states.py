@@ -301,7 +301,7 @@ class AgentState:
     """A `folklearn.DecisionModel` that decides and learns by events, and knows them by number."""
 
     def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
-        config = created.config
+        config: Any = created.config
         if config.actions:
             validation.count("n_actions", len(config.actions), 2)
         if not config.context:
@@ -309,9 +309,6 @@ class AgentState:
                 'a decision needs a context: name what is known, such as {"age": "number", '
                 '"country": ["DE", "PE"]}'
             )
-        if not isinstance(config.default, int | float | None):
-            what = "the default of an agent is a reward from 0 to 1"
-            raise InvalidInputError(f"{what}, got {config.default!r}")
         self._config = config
         if record is None:
             n_actions = _MAX_ACTIONS

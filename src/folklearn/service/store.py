@@ -106,11 +106,14 @@ class ModelStore:
 
     def _recover(self) -> None:
         journal = self.journal
+        known = "SELECT count(*) FROM event JOIN model ON model = number WHERE last IS NULL AND "
+        known += "number = ? AND seq = ? AND time = ? AND "
+        known += "seq > coalesce((SELECT seq FROM base WHERE base.model = number), 0)"
         for path in self._snapshots.glob("*"):
             parts = _SNAPSHOT_NAME.fullmatch(path.name)
             # Else half written by a process that died, of events that the journal has lost, or from
             # before a base: something may have been erased since.
-            if parts is None or not journal.has_event(*map(int, parts.groups())):
+            if parts is None or not journal.value(known, *map(int, parts.groups())):
                 path.unlink()
         for path in self.folder.glob("*base-*.folk"):
             path.unlink()
@@ -123,7 +126,7 @@ class ModelStore:
             if host is None or host.why_held or entry.seq <= host.version:
                 continue
             sys.audit("folklearn.in_replay")
-            if host.has_room_for(entry, journal.entry_of):
+            if host.has_room_for(entry, journal.entry):
                 self._apply(host, entry)
                 self.n_replayed += 1
             else:  # or memory would end, at every start: what there is room for can be read
@@ -197,7 +200,7 @@ class ModelStore:
             answer = _skipped_answer(entry.skipped)
         else:
             try:
-                answer = host.state.apply(entry, self.journal.entry_of)
+                answer = host.state.apply(entry, self.journal.entry)
             except FolklearnError as error:
                 answer = RefusedError.of(error).answer
             except (apsw.Error, MemoryError):
@@ -212,7 +215,7 @@ class ModelStore:
         return answer
 
     def _note_outcome(self, host: ModelHost, entry: Entry, answer: Answer) -> None:
-        if entry.has_key:
+        if entry.key is not None:
             self.journal.answers_to_add[entry.seq] = msgspec.json.encode(answer)
         if isinstance(host.state, ClassifierState):
             refused = {item["item"] for item in answer.body.get("refused", ())}
@@ -271,7 +274,6 @@ class ModelStore:
             raise RefusedError(404, f"the model {row.name} was deleted")
         with self.journal.transaction():
             entry = self.journal.add(row.number, self.clock(), events.DeleteEvent())
-            self.journal.end_model(row.number, entry.seq)
         del self.hosts[row.tenant, row.name]
         self.memory.announce(host)
         return Answer(200, {"event": entry.seq})

@@ -11,6 +11,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class WorkerConnection(link.Connection):
         self._parent, self._service = parent, parent.service
         self._unsent: dict[int, ModelHost] = {}  # published while nothing could be written
         self._tasks: set[asyncio.Task[None]] = set()
-        self.gathering: dict[int, asyncio.Future[None]] = {}
+        self.gathering: deque[asyncio.Future[None]] = deque()  # answered in this order
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -59,7 +60,7 @@ class WorkerConnection(link.Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._parent.connections.discard(self)
-        for future in self.gathering.values():
+        for future in self.gathering:
             future.cancel()
 
     def resume_writing(self) -> None:
@@ -91,8 +92,8 @@ class WorkerConnection(link.Connection):
             case link.Observed(answers):
                 for answer in answers:
                     self._service.observe(*answer)
-            case link.Gather(number) if number in self.gathering:
-                self.gathering.pop(number).set_result(None)
+            case link.Gather():
+                self.gathering.popleft().set_result(None)
 
     async def _change_later(self, message: link.ForwardedChange) -> None:
         try:
@@ -136,7 +137,6 @@ class WorkerParent:
         )
         service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
-        self._n_gathered = 0
         self._gathering: asyncio.Task[None] | None = None
         self._next_gathering: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -186,12 +186,11 @@ class WorkerParent:
         if before is not None:
             await asyncio.wait([before])
         self._gathering, self._next_gathering = self._next_gathering, None
-        self._n_gathered += 1
         answers = []
         for connection in self.connections:
             answers.append(self._loop.create_future())
-            connection.gathering[self._n_gathered] = answers[-1]
-            connection.send(link.Gather(self._n_gathered))
+            connection.gathering.append(answers[-1])
+            connection.send(link.Gather())
         deadline = self.service.limits.deadline
         if answers and (await asyncio.wait(answers, timeout=deadline))[1]:
             sentence = "a worker does not answer: try again"

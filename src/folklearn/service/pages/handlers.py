@@ -1,9 +1,7 @@
 """Pages in the browser: sessions, headers, one handler for each route, and a cache of models."""
 
 import asyncio
-import logging
 import math
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,20 +15,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from folklearn.errors import FolklearnError
 from folklearn.model.model import Model
 from folklearn.model.summary import ModelSummary
 from folklearn.report import style
 from folklearn.report.rendering import render
-from folklearn.serialization import Record
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import ModelHost
-from folklearn.service.http import read_body
+from folklearn.service.http import describe_error, read_body
 from folklearn.service.keys import COOKIE, NO_KEY, Key
 from folklearn.service.service import Service
 from folklearn.service.states import AgentState, ClassifierState
-
-log = logging.getLogger("folklearn.service")
 
 # The referrer stays within the pages: without any, a browser hides the origin of a form too.
 _HEADERS = {
@@ -49,7 +43,6 @@ _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg
 _STATIC = {path.name: path for path in (Path(__file__).parent / "static").iterdir()}
 _MIN_SECONDS_KEPT = 5.0  # that a page is shown, at least,
 _COST_RATIO_KEPT = 5.0  # and times what it took to compute
-_COST_RATIO_IMPORTANCE = 20.0  # between two measurements of importance
 _MAX_PAGES_KEPT = 16
 _MAX_TABLE_ROWS = 12
 # Inches of each chart on a wide screen and on a telephone; None is what the plot itself takes.
@@ -94,10 +87,9 @@ class ModelPageCache:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._thread = ThreadPoolExecutor(1, "folklearn-pages")
-        self._page_lock, self._importance_lock = asyncio.Lock(), threading.Lock()
+        self._page_lock = asyncio.Lock()
         # By model number, with the time from which they are too old.
         self._pages: dict[int, tuple[ModelPage, float]] = {}
-        self._importance: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
 
     async def find(self, host: ModelHost) -> ModelPage:
         async with self._page_lock:
@@ -114,23 +106,6 @@ class ModelPageCache:
             if len(self._pages) > _MAX_PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
             return page
-
-    def importance(self, host: ModelHost, page: ModelPage) -> list[tuple[str, float]] | None:
-        """Return the importance of columns as measured last: in a thread, and seldom."""
-        importance, until = self._importance.get(host.number, (None, 0.0))
-        if time.monotonic() >= until and page.facts.explanation is not None:
-            self._importance[host.number] = importance, math.inf
-            # A daemon: a service that stops does not wait for it.
-            arguments = host.number, page.model.to_record()
-            threading.Thread(target=self._measure, args=arguments, daemon=True).start()
-        return importance
-
-    def _measure(self, number: int, record: Record) -> None:
-        with self._importance_lock:
-            began = time.monotonic()
-            importance = Model.from_record(record).explain().top_columns(_MAX_TABLE_ROWS)
-            ended = time.monotonic()
-        self._importance[number] = importance, ended + _COST_RATIO_IMPORTANCE * (ended - began)
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
@@ -197,13 +172,9 @@ async def _answer(
             if name and (page.host is None or not page.key.allows("read", name)):
                 raise RefusedError(404, f"There is no model {name!r}.")
             response = await handler(page)
-    except FolklearnError as error:
-        status = error.status if isinstance(error, RefusedError) else 422
-        response = page.render("problem.html", status, sentence=str(error))
-    except Exception:
-        log.exception("the page %s failed", request.scope["path"])
-        sentence = "The service failed; its log says why."
-        response = page.render("problem.html", 500, sentence=sentence)
+    except Exception as error:
+        refusal = describe_error(error, f"the page {path}")
+        response = page.render("problem.html", refusal.status, sentence=str(refusal))
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response
@@ -275,9 +246,8 @@ async def model(page: PageRequest) -> Response:
         assert isinstance(state, AgentState)
         return page.render("agent.html", rewards=state.model.rewards, **shared)
     shown = await page.pages.find(host)
-    importance = page.pages.importance(host, shown)
     classes = shown.facts.classes[:_MAX_TABLE_ROWS]
-    return page.render("model.html", page=shown, classes=classes, importance=importance, **shared)
+    return page.render("model.html", page=shown, classes=classes, **shared)
 
 
 async def chart(page: PageRequest) -> Response:

@@ -57,8 +57,7 @@ function watch(events) {
     if (latest !== null) sample(samples, latest);
   }, 1000);
   setInterval(() => {
-    const isPending = document.querySelector("[data-pending]") !== null;
-    if (latest === null || (latest.version === shown && !isPending) || document.hidden) return;
+    if (latest === null || latest.version === shown || document.hidden) return;
     shown = latest.version;
     refresh();
   }, EVERY);
