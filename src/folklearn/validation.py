@@ -49,10 +49,9 @@ def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
         number = None
     if number is None or isinstance(value, bool):
         raise InvalidInputError(f"{name} must be an integer, got {value!r}")
-    if number < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {number}")
-    if number > most:
-        raise InvalidInputError(f"{name} must be at most {most:,}, got {number}")
+    if not least <= number <= most:
+        limit = f"at least {least}" if number < least else f"at most {most:,}"
+        raise InvalidInputError(f"{name} must be {limit}, got {number}")
     return number
 
 
@@ -201,19 +200,15 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
     indices, values = x
     try:
         indices = np.asarray(indices)
-    except ValueError:
-        raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
+    except ValueError:  # lists of several lengths
+        indices = np.empty((0, 0))
     if not is_context(values, indices.shape):
         values = numbers("the values of x", values)
-    if indices.dtype.kind not in "iu" and indices.size:
+    is_whole = indices.dtype.kind in "iu" or not indices.size
+    if indices.shape != values.shape or indices.ndim != 1 or not is_whole:
         raise InvalidInputError(
-            f"x is a pair and therefore read as (indices, values), but its indices are of dtype "
-            f"{indices.dtype}; give dense rows as an array or a list"
-        )
-    if indices.shape != values.shape or indices.ndim != 1:
-        raise InvalidInputError(
-            f"x has indices of shape {indices.shape} and values of shape {values.shape}; expected "
-            "one value for each index"
+            "x is a pair and therefore read as (indices, values): expected whole numbers and one "
+            "value for each index; give dense rows as an array or a list"
         )
     if not (indices[1:] > indices[:-1]).all():
         order = np.argsort(indices, kind="stable")
@@ -395,21 +390,16 @@ def comparators(
     if W is not None and B is not None:
         raise InvalidInputError("give W or B, not both: W has its own norm")
     covered = largest if B is None else positive("B", B)
-    if covered > largest:
+    longest, squares = covered, n_classes * covered**2
+    if W is not None:
+        W = model("W", W, n_classes, n_features)
+        longest, squares = longest_row(W) / (1.0 + 1e-9), float((W**2).sum())
+    if longest > largest:
         raise InvalidInputError(
-            f"B={covered:g} is larger than the class that this certificate covers "
-            f"(row norms at most B={largest:g})"
+            f"a row norm of {longest:g} is outside the class that this certificate covers (at most "
+            f"B={largest:g})"
         )
-    if W is None:
-        return covered, n_classes * covered**2
-    W = model("W", W, n_classes, n_features)
-    longest = longest_row(W)
-    if longest > largest * (1.0 + 1e-9):
-        raise InvalidInputError(
-            f"W has a row of norm {longest:g}, outside the class that this certificate "
-            f"covers (row norms at most B={largest:g})"
-        )
-    return covered, float((W**2).sum())
+    return covered, squares
 
 
 def longest_row(W: ArrayLike) -> float:

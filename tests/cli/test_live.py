@@ -221,7 +221,7 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     assert load(tmp_path / "m").missing == ("NA", "x")
     assert said in outcome.stderr
     assert gaps in outcome.stderr
-    told = "Warning: column 'size': 20 values '?' were taken for missing; for a category of its own"
+    told = "Warning: taken for a missing value: '?' in 'size'; for a category of its own"
     assert outcome.stderr.count(told) == 1
     feed(text.encode())
     outcome = folklearn("run", "-", *options, "--learner", "folklore")

@@ -63,7 +63,7 @@ def test_a_file_that_is_not_there(refused, tmp_path):
         f"{tmp_path / 'no.csv'} cannot be read: no such file or directory"
     )
     assert refused(tmp_path, *TRAINED) == f"{tmp_path} is a folder, not a file of rows"
-    assert refused("--load", tmp_path / "no") == f"there is no file {tmp_path / 'no'}"
+    assert refused("--load", tmp_path / "no") == f"{tmp_path / 'no'}: No such file or directory"
 
 
 @pytest.mark.parametrize("name", ["R", "lam", "gamma"])

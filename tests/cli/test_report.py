@@ -57,7 +57,7 @@ def test_refusals(folklearn, refusal, pets, tmp_path):
     folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model)
     assert "are about rows" in refusal("report", model, *TARGET)
     assert "it would replace the input" in refusal("report", pets, *TARGET, "-o", pets)
-    assert "there is no file" in refusal("report", tmp_path / "none")
+    assert "No such file" in refusal("report", tmp_path / "none")
     assert "which column" in refusal("report", pets).lower()
 
 

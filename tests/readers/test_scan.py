@@ -23,7 +23,7 @@ def test_everything_is_counted():
         open_reader(rows), KINDS, target="y", weight="w", on_bad=bad.append, progress=seen.append
     )
     assert (found.n_rows, found.n_bad, len(bad), seen) == (4, 1, 1, [4])
-    assert (found.labels, found.first_lines) == ({"p": 2, "q": 1}, {"p": 1, "q": 2})
+    assert found.labels == {"p": 2, "q": 1}
     assert (found.n_unlabelled, found.largest_weight) == (1, 5.0)
     assert found.missing == {"a": 1, "t": 1, "w": 1, "y": 1}
     assert found.values == {"t": ("x", "z"), "y": ("p", "q")}

@@ -70,14 +70,10 @@ def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Cal
 
     The bar is shown on a terminal only. Without a total it has no remaining time.
     """
-    text = progress.TextColumn
-    columns: list[Any] = [text("{task.completed} rows")]
-    if total is not None:
-        columns = [progress.BarColumn(), progress.MofNCompleteColumn()]
-        columns += [progress.TimeRemainingColumn(), text("left")]
+    columns = *progress.Progress.get_default_columns(), progress.MofNCompleteColumn()
     is_hidden = console.quiet or not console.file.isatty()
     look: dict[str, Any] = {"transient": True, "get_time": working_time, "disable": is_hidden}
-    with progress.Progress(text("{task.description}"), *columns, console=console, **look) as bar:
+    with progress.Progress(*columns, console=console, **look) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
 

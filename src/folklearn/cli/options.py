@@ -42,8 +42,7 @@ Device = Annotated[
     str,
     Option(
         metavar="cpu|cuda|cuda:N",
-        help="Where sums over pairs of classes are computed: on the CPU, or on a GPU (extra gpu), "
-        "which pays from about a thousand columns times classes.",
+        help="A GPU pays from about a thousand columns times classes; extra: gpu.",
     ),
 ]
 ModelFile = Annotated[
@@ -63,21 +62,16 @@ class Source:
         None,
         metavar="FILE",
         show_default=False,
-        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
-        "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
+        help="CSV with a header, JSON lines, svmlight, VW text (also with gzip or zstd), Parquet, "
+        "Arrow; - reads standard input. Default: scikit-learn's digits.",
     )
     target: Text = Option(None, metavar="COLUMN", help="Column of the class; not for svmlight, VW.")
     format: Text = Option(None, metavar="|".join(FORMATS), help="File format. Default: detected.")
     delimiter: Text = Option(None, metavar="CHARACTER", help="Cell separator. Default: detected.")
-    encoding: Text = Option(
-        None, metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."
-    )
+    encoding: Text = Option(None, metavar="NAME", help="Such as cp1252. Default: UTF-8, or marked.")
     decimal: Text = Option(None, metavar=".|,", help="Decimal separator. Default: detected.")
     missing: Texts = Option(
-        None,
-        metavar="TEXT",
-        help="What stands for a missing value, such as -999 or unknown; repeatable. Empty cells "
-        "always do, and NA, N/A, null, None, ?, - where numbers or dates are expected.",
+        None, metavar="TEXT", help="What stands for a missing value, such as -999; repeatable."
     )
 
     def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
@@ -85,11 +79,10 @@ class Source:
         names = "format", "delimiter", "encoding", "decimal", "missing"
         options = {name: getattr(self, name) for name in names}
         if self.file is None:
-            options_set = [f"--{name}" for name, value in options.items() if value is not None]
-            if self.target not in (None, DIGITS_TARGET):
-                options_set.append(f"--target {self.target!r}")
-            if options_set:
-                raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
+            target = None if self.target == DIGITS_TARGET else self.target
+            for name, value in {**options, "target": target}.items():
+                if value is not None:
+                    raise FolklearnError(f"--{name} is about a file, but no file was given")
             reader = RowsReader(digits())
             reader.name, reader.format = DIGITS_NAME, "frame"  # no row may lack columns
             return reader, DIGITS_TARGET
@@ -108,9 +101,8 @@ class LearnedSource(Source):
     role: Texts = Option(
         None,
         metavar="COLUMN=ROLE",
-        help="Role of a column: number, category, words, date, day/month or month/day (dates such "
-        "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
-        "values.",
+        help="number, category, words, date, day/month or month/day (dates such as 5/1/2024), id, "
+        "weight, target or ignored; repeatable. Default: inferred from the first values.",
     )
     drop: Texts = Option(None, metavar="COLUMN", help="Column to leave out; repeatable.")
 

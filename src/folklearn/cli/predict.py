@@ -41,14 +41,12 @@ class PredictOptions:
     coverage: float | None = Option(
         None,
         metavar="SHARE",
-        help="Write the set of labels that a row may have, too: for a share of labels that the "
-        "model was learned with.",
+        help="Add the set of labels: a share that the model has.",
     )
     costs: options.Texts = Option(
         None,
-        metavar="LABEL=N",
-        help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
-        "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
+        metavar="LABEL[:PREDICTED]=N",
+        help="What a mistake costs, 1 by default: predict the class of least cost; repeatable.",
     )
     explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next.")
     on_bad_row: options.OnBadRow = "stop"

@@ -31,14 +31,7 @@ _MAGIC_BYTES = 8  # tell the compression
 _ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
-_FOREIGN_FORMATS = {
-    b"BZh": "packed with bzip2; unpack it first: bunzip2",
-    b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
-    b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
-    b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
-    b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
-    b"%PDF": f"a PDF document: {_READABLE}",
-}
+_PACKED = b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"PK\x03\x04"  # bzip2, xz, 7-Zip; zip and Excel
 _BINARY = re.compile(rb"^\x89|[\0-\x08\x0e-\x1a]")  # PNG and HDF5, or a control character
 _MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -217,9 +210,10 @@ class ByteSource:
 
     def _detect_codec(self, start: bytes) -> str | None:
         """Return the codec of text that begins so, None for UTF-8; raise if it is no text."""
-        for magic, problem in _FOREIGN_FORMATS.items():
-            if self.first_bytes.startswith(magic):
-                raise InvalidInputError(f"{self.name} is {problem}")
+        if self.first_bytes.startswith(_PACKED):
+            raise InvalidInputError(
+                f"{self.name} is an archive or a workbook; unpack it, or save the sheet as CSV"
+            )
         if self.encoding is not None:
             name = codecs.lookup(self.encoding).name
             return None if name in ("utf-8", "utf-8-sig", "ascii") else self.encoding
