@@ -28,8 +28,7 @@ Names = Sequence[object]  # written as text
 Plot = Callable[..., Any]
 save, use_style = style.save, style.use_style
 BOUND = "lower bound,\nlinear models\nwith their penalty"
-_REQUIRED_COLUMNS = ("start", "stop", "loss")
-_OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
+_COLUMNS = ("start", "stop", "loss", "lower_bound", "error_rate", "holdout")  # of windows
 _MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
 _N_POOLED_BINS = 10
 _MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
@@ -131,7 +130,8 @@ def calibration(
     of fewer than 5 predictions. The bars below count the predictions.
     """
     bins = [np.array([curve.predicted, curve.observed, curve.count], float) for curve in curves]
-    _check_length("curves", len(bins), labels)
+    if len(bins) != len(labels):
+        raise InvalidInputError(f"there are {len(bins)} curves and {len(labels)} names for them")
     all_bins = np.concatenate(bins, axis=1) if bins else np.zeros((3, 0))
     if not all_bins[2].sum() > 0.0:
         raise InvalidInputError("no calibration to draw: no bin holds a prediction")
@@ -189,10 +189,9 @@ def confusion(
     """
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    C = _check_matrix("counts", counts, ("classes", "classes"))
-    if C.shape[0] != C.shape[1] or (C < 0.0).any():
-        raise InvalidInputError("counts must be square and not negative")
-    _check_length("rows of counts", len(C), labels)
+    C = _check_matrix("counts", counts, labels, labels)
+    if (C < 0.0).any():
+        raise InvalidInputError("counts must not be negative")
     sums = C.sum(axis=1, keepdims=True)
     kept = _find_largest(sums[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C), most)
     n = len(kept)
@@ -237,9 +236,7 @@ def weights(
     Weights are shown as differences from the mean over classes, or between two: adding the same to
     all changes nothing. Of more classes full circles speak for a class and empty ones against it.
     """
-    V = _check_matrix("W", W, ("classes", "columns"))
-    _check_length("rows of W", len(V), labels)
-    _check_length("columns of W", V.shape[1], names)
+    V = _check_matrix("W", W, labels, names)
     K, d = V.shape
     if K > 2:
         V = V - V.mean(axis=0)
@@ -311,20 +308,19 @@ def _window_table(windows: Any) -> dict[str, Array]:
     if not hasattr(windows, "keys"):  # rows; a frame has keys as a mapping has
         rows = list(windows)
         windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
-    if not len(windows) or not len(windows[next(iter(windows))]):
-        raise InvalidInputError("no losses to draw: there is no window")
-    if missing := [name for name in _REQUIRED_COLUMNS if name not in windows]:
-        raise InvalidInputError(f"windows need start, stop and loss; missing: {', '.join(missing)}")
-    n = len(windows["start"])
-    names = (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
-    table = {name: np.array(windows.get(name, np.full(n, np.nan)), np.float64) for name in names}
-    if any(column.shape != (n,) for column in table.values()):
-        raise InvalidInputError("the columns of windows must be equally long")
-    order = np.argsort(table["start"], kind="stable")
-    table = {name: column[order] for name, column in table.items()}
-    start, stop = table["start"], table["stop"]
-    if not (start < stop).all() or (stop[:-1] > start[1:]).any():
-        raise InvalidInputError("windows must not be empty and must not overlap")
+    n = len(windows.get("start", ()))
+    table = {name: np.array(windows.get(name, np.full(n, np.nan)), np.float64) for name in _COLUMNS}
+    is_valid = n > 0 and "loss" in windows and all(len(column) == n for column in table.values())
+    if is_valid:
+        order = np.argsort(table["start"], kind="stable")
+        table = {name: column[order] for name, column in table.items()}
+        start, stop = table["start"], table["stop"]
+        is_valid = bool((start < stop).all() and (stop[:-1] <= start[1:]).all())
+    if not is_valid:
+        raise InvalidInputError(
+            "windows need start, stop and loss, equally long; at least one, and none may be empty "
+            "or overlap another"
+        )
     return table
 
 
@@ -362,14 +358,8 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[f
     return width, height
 
 
-def _check_matrix(name: str, values: ArrayLike, sizes: tuple[str, str]) -> Array:
-    matrix = np.asarray(values, np.float64)
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
-        expected = f"finite numbers ({', '.join(sizes)})"
-        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected {expected}")
+def _check_matrix(name: str, values: ArrayLike, rows: Names, columns: Names) -> Array:
+    matrix, shape = np.asarray(values, np.float64), (len(rows), len(columns))
+    if matrix.shape != shape or not matrix.size or not np.isfinite(matrix).all():
+        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected finite numbers {shape}")
     return matrix
-
-
-def _check_length(what: str, n: int, names: Names) -> None:
-    if n != len(names):
-        raise InvalidInputError(f"there are {n} {what} and {len(names)} names for them")

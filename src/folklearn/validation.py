@@ -156,9 +156,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
 
 def _check_width(X: Any, n_features: int) -> None:
     if X.shape[1:] != (n_features,):
-        raise InvalidInputError(
-            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
-        )
+        raise InvalidInputError(f"X has shape {X.shape}; expected (T, n_features={n_features})")
 
 
 def checked_norms(X: Any, *, gaps: bool = False) -> Array:
@@ -285,9 +283,7 @@ def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
             )
         return np.full(n_rounds, -1, dtype=np.int64), _soft_labels(soft, "row {} of y")
     if array.shape != (n_rounds,):
-        raise InvalidInputError(
-            f"y has shape {array.shape}; expected one label per row of X: ({n_rounds},)"
-        )
+        raise InvalidInputError(f"y has shape {array.shape}; expected a label a row: ({n_rounds},)")
     if array.dtype.kind == "O":
         array = np.array([label(value, n_classes)[0] for value in array], dtype=np.int64)
     elif array.dtype.kind not in "iub" and n_rounds:

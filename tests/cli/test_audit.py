@@ -221,7 +221,7 @@ def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
     assert "has the column 'id', which is no label of column 'kind'" in said
     path = write_predictions(None, labels, [["0.5", "0.5"], *third()])
     said = refused(pets, *TARGET, "-p", path)
-    assert said == f"line 2 of {path}: it has 2 cells where the header has 3"
+    assert said == f"line 2 of {path}: it has 2 cells, the header 3"
     path = write_predictions(None, labels, [])
     assert "has 0 rows of predictions" in refused(pets, *TARGET, "-p", path)
     assert "no such file" in refused(pets, *TARGET, "-p", tmp_path / "none.csv")

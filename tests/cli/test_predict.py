@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from folklearn import load
-from folklearn.cli.display import progress_bar
 from folklearn.metrics.scores import score
+from folklearn.progress import show_bar
 from tests.cli.conftest import KINDS
 from tests.cli.test_run import read_predictions
 
@@ -315,7 +315,7 @@ def test_an_audit_takes_no_words(folklearn, refusal, tmp_path):
 def test_an_audit_refuses_bad_rows_without_a_false_remedy(refusal, pets, tmp_path):
     pets.write_text(pets.read_text("utf-8").replace("\n", "\n,,,\n1,2\n", 1), "utf-8")
     assert refusal("audit", pets, "--target", "kind", "-p", tmp_path / "p.csv") == (
-        f"line 3 of {pets}: it has 2 cells where the header has 4"
+        f"line 3 of {pets}: it has 2 cells, the header 4"
     )
 
 
@@ -371,8 +371,8 @@ def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal, monkeypatch):
     file = Terminal() if terminal else io.StringIO()
     clock = iter(range(1000))
     console = Console(file=file, width=120, force_terminal=terminal)
-    monkeypatch.setattr("folklearn.cli.display.working_time", lambda: float(next(clock)))
-    with progress_bar(console, "learning", 1_000_000) as report:
+    monkeypatch.setattr("folklearn.progress.working_time", lambda: float(next(clock)))
+    with show_bar(console, "learning", 1_000_000) as report:
         report(1000)
         report(4000)
     said = file.getvalue()

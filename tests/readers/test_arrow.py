@@ -134,7 +134,7 @@ def test_frames_of_pandas_and_polars(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), "has two columns named 'a'"),
+        (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), "has two columns 'a'"),
         (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", ""]), "column 2 of .* has no name"),
     ],
 )

@@ -184,7 +184,7 @@ def test_formats_by_name(write):
     reader = open_reader(path, format="vw")
     assert (reader.format, open_reader(reader)) == ("vw", reader)
     assert open_reader(write('{"a": 1}\n', "a.log"), format="jsonl").format == "jsonlines"
-    with pytest.raises(FolklearnError, match="there is no format 'xls'; choose one of: csv, jsonl"):
+    with pytest.raises(FolklearnError, match="there is no format 'xls', only: csv, jsonl"):
         open_reader(path, format="xls")
     for name, sentence in (("a.parquet", "neither a Parquet"), ("a.feather", "neither a Parquet")):
         with pytest.raises(InvalidInputError, match=sentence):
@@ -195,7 +195,7 @@ def test_standard_input_and_named_pipes(piped, read, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(piped([b"a,y\n1,p\n2"])))
     reader = open_reader("-")
     assert (reader.name, reader.is_live) == ("standard input", True)
-    assert str(read(reader).error).startswith("line 3 of standard input: it has 1 cells where")
+    assert str(read(reader).error).startswith("line 3 of standard input: it has 1 cells, the")
     os.mkfifo(tmp_path / "fifo")
     thread = threading.Thread(target=(tmp_path / "fifo").write_bytes, args=[b"a,y\n1,p\n"])
     thread.start()

@@ -43,7 +43,7 @@ def test_many_values_and_no_target(write):
 def test_features_are_counted(write):
     path = write("1 1:1 2:1\n2 3:1\n1 2:5\n", "a.svm")
     found = scan(open_reader(path), {"label": "text"}, target="label")
-    assert (found.n_features, found.labels) == (3, {"1": 2, "2": 1})
+    assert (len(found.features), found.labels) == (3, {"1": 2, "2": 1})
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, IGNORED, WORDS
+from folklearn.progress import show_bar
 from folklearn.readers.convert import Kind, format_role
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
@@ -44,11 +45,7 @@ _TOLERANCE = 1e-6  # of --exact, relative
 def audit(
     source: options.LearnedSource,
     predictions: str = Option(
-        ...,
-        "-p",
-        "--predictions",
-        metavar="PREDS.csv",
-        help="Probabilities, a line for every row, under a header of labels, or of p:label.",
+        ..., "-p", "--predictions", metavar="PREDS.csv", help="Probabilities by label, or p:label."
     ),
     exact: bool = Option(False, "--exact", help="Read the file until the best model is known."),
     jobs: int = Option(1, metavar="N", help="Threads of --exact, -1 for all cores; same result."),
@@ -101,7 +98,7 @@ class FileAudit:
             fields["no label"] = f"{count_of(n_unlabelled, 'row')}, which are left out"
         fields |= {"audited": path, "models": f"linear in {file.describe_columns()}"}
         console.print(display.format_fields(fields))
-        with display.progress_bar(console, "reading", len(file.y)) as report:
+        with show_bar(console, "reading", len(file.y)) as report:
             for X, y in self._batches():
                 start = self.certifier.n_rounds
                 self.certifier.observe_many(X, y, self.predictions.P[start : start + len(X)])
@@ -155,7 +152,7 @@ class LabelledFile:
                     f"column {words[0]!r} holds words, and an audit takes none: "
                     f"{format_role(words[0], IGNORED)}, or {format_role(words[0], CATEGORY)}"
                 )
-            with display.progress_bar(console, "checking", reader.n_rows) as report:
+            with show_bar(console, "checking", reader.n_rows) as report:
                 self.dataset.begin(report)
         except BadRow as bad:  # these commands have no option to skip it
             raise FolklearnError(bad.sentence) from None
@@ -165,9 +162,7 @@ class LabelledFile:
         self.labels = tuple(sorted(scan.labels))
         check_two_classes(self.labels, self.dataset)
         if scan.largest_weight is not None:
-            raise FolklearnError(
-                f"{reader.name} has weights, and an audit takes none: leave them out"
-            )
+            raise FolklearnError(f"{reader.name} has weights, and an audit takes none")
         self._encoder = encoder
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):

@@ -39,11 +39,7 @@ OnBadRow = Annotated[
     str, Option(metavar="stop|skip", help="At a row that cannot be read: stop, or skip and count.")
 ]
 Device = Annotated[
-    str,
-    Option(
-        metavar="cpu|cuda|cuda:N",
-        help="A GPU pays from about a thousand columns times classes; extra: gpu.",
-    ),
+    str, Option(metavar="cpu|cuda|cuda:N", help="A GPU pays from 1000 columns times classes on.")
 ]
 ModelFile = Annotated[
     str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
@@ -62,8 +58,7 @@ class Source:
         None,
         metavar="FILE",
         show_default=False,
-        help="CSV with a header, JSON lines, svmlight, VW text (also with gzip or zstd), Parquet, "
-        "Arrow; - reads standard input. Default: scikit-learn's digits.",
+        help="Rows, see --format; - reads standard input. Default: scikit-learn's digits.",
     )
     target: Text = Option(None, metavar="COLUMN", help="Column of the class; not for svmlight, VW.")
     format: Text = Option(None, metavar="|".join(FORMATS), help="File format. Default: detected.")

@@ -24,7 +24,7 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
-from folklearn.progress import working_time
+from folklearn.progress import show_bar, working_time
 from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
@@ -62,10 +62,7 @@ class ModelOptions:
         defaults = {field.name: field.default.default for field in fields(self)}  # type: ignore
         for name, value in (vars(self) | of_columns).items():
             if value and value != defaults.get(name):
-                raise FolklearnError(
-                    f"--{name.replace('_', '-')} cannot be combined with --load: a saved model "
-                    "keeps its settings"
-                )
+                raise FolklearnError(f"--{name.replace('_', '-')} cannot be combined with --load")
 
     def choose_learner(self) -> tuple[str, dict[str, Any]]:
         """Return the name of the learner and its settings; raise unless it takes them."""
@@ -98,9 +95,7 @@ class RunOptions:
     monitor: bool = Option(False, "--monitor", help="Print an alarm when the loss rises.")
     device: options.Device = OWN
     plot: Text = Option(None, metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
-    predictions: Text = Option(
-        None, "-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."
-    )
+    predictions: Text = Option(None, "-p", "--predictions", metavar="OUT.csv", help="- to stdout.")
     save: Text = Option(None, "-f", "--save", metavar="MODEL", help="Save the model.")
     load: Text = Option(None, "-i", "--load", metavar="MODEL", help="Continue with a saved model.")
     checkpoint: Text = Option(None, metavar="60s", help="With --save: this often too; s, m, h.")
@@ -220,7 +215,7 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
     if dataset.one_pass:
         dataset.begin()
     else:
-        with display.progress_bar(console, "checking", reader.n_rows) as report:
+        with show_bar(console, "checking", reader.n_rows) as report:
             dataset.begin(report)
         options.check_two_classes(model.labels, dataset)
         if isinstance(weights, Mapping) and not model.n_rounds:
@@ -270,7 +265,7 @@ def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[
         speed = n / (working_time() - started)
         console.print(format_cells([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
 
-    with display.progress_bar(console, "learning", total) as report:
+    with show_bar(console, "learning", total) as report:
         for n in counts:
             report(n)
             if n >= max(1, 2 * n_shown):

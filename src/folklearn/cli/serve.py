@@ -55,9 +55,7 @@ class ServeOptions:
 
     def limits(self) -> Limits:
         if self.archive and self.keep_days is None and self.keep_bytes is None:
-            raise InvalidInputError(
-                "--archive needs --keep-days or --keep-bytes: nothing is removed"
-            )
+            raise InvalidInputError("--archive needs --keep-days or --keep-bytes")
         return Limits(
             memory=round(1e9 * self.memory),
             keep_days=self.keep_days,

@@ -306,7 +306,7 @@ class ModelDataset:
         if model.encoder is not None:
             return
         if isinstance(features, SparseRows) and counts is not None:
-            size = counts.n_features + 1, max(2, len(model.labels))
+            size = len(counts.features) + 1, max(2, len(model.labels))
             is_wide = select_backend(*size, device_named(model.device)) != PAIRS
         elif isinstance(features, SparseRows):
             is_wide = len(np.unique(features[:1].indices)) > _MAX_DENSE_FEATURES

@@ -61,9 +61,7 @@ class ArrowReader(Reader):
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):
             if field.name in names:
-                raise InvalidInputError(
-                    f"{self.name} has two columns named {field.name!r}; rename one"
-                )
+                raise InvalidInputError(f"{self.name} has two columns {field.name!r}; rename one")
             if not field.name.strip() and number > 1:
                 raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
             if kind_of_type(field.type) is None:
@@ -100,7 +98,7 @@ class ArrowReader(Reader):
         if self._data is not None:
             file = self._arrow.BufferReader(self._data)
         else:
-            file = self._arrow.OSFile(os.fspath(self._source.path))
+            file = self._arrow.OSFile(os.fspath(self._source.path or ""))
         if self.format == "parquet":
             from pyarrow.parquet import ParquetFile
 

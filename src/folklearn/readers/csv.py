@@ -48,9 +48,7 @@ class CsvReader(LineReader):
         unquoted = _QUOTED.sub("", source.first_line())
         self.delimiter = max(_DELIMITERS, key=unquoted.count) if delimiter is None else delimiter
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
-            raise InvalidInputError(
-                f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
-            )
+            raise InvalidInputError(f"the delimiter is {delimiter!r}; expected one character")
         if delimiter is None and self.delimiter != ",":
             self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
         self._header = b""  # everything up to the first row, as written
@@ -90,9 +88,7 @@ class CsvReader(LineReader):
         original: dict[str, str] = {}
         for number, name in enumerate(names, start=1):
             if not name and number > 1:
-                raise InvalidInputError(
-                    f"column {number} of {self.name} has no name in line {line}; name it there"
-                )
+                raise InvalidInputError(f"column {number} of {self.name} has no name, line {line}")
             new = name
             while new in original or (new != name and new in n_renamed):
                 n_renamed[name] += 1
@@ -201,9 +197,7 @@ class CsvReader(LineReader):
         except csv.Error as error:
             raise InvalidInputError(f"it cannot be read as CSV ({error})") from None
         if self.names and len(cells) != len(self.names):
-            raise InvalidInputError(
-                f"it has {len(cells)} cells where the header has {len(self.names)}"
-            )
+            raise InvalidInputError(f"it has {len(cells)} cells, the header {len(self.names)}")
         return cells
 
     def _is_blank(self, record: bytes) -> bool:

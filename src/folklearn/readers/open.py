@@ -80,9 +80,7 @@ def _make_reader(source: Any, format: str | None, encoding: str | None, **of_csv
         return source
     if isinstance(source, (str, os.PathLike, ByteSource)) or hasattr(source, "read"):
         if format is not None and format not in _BY_ENDING:
-            raise FolklearnError(
-                f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}"
-            )
+            raise FolklearnError(f"there is no format {format!r}, only: {', '.join(FORMATS)}")
         stored = source if isinstance(source, ByteSource) else open_source(source, encoding)
         format = _BY_ENDING[format] if format else _detect_format(stored)
         return _READERS[format][0](stored, **(of_csv if format == "csv" else {}))

@@ -162,10 +162,7 @@ class Reader(ABC):
         """
         for name, kind in kinds.items():
             if name in self.left_out and kind != "object":
-                raise InvalidInputError(
-                    f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
-                    "can be"
-                )
+                raise InvalidInputError(f"column {name!r} of {self.name} cannot be read; drop it")
             if not (self._has_late_columns or name in self.all_names):
                 raise self.missing_column_error(name)
         if not self.can_reread:
@@ -318,7 +315,6 @@ class Scan:
     missing: dict[str, int] = field(default_factory=dict)  # values, by column, where some are
     n_bad: int = 0  # rows that were left out
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the first distinct texts
-    n_features: int = 0
     features: tuple[int, ...] = ()  # that rows name by number, the first distinct ones
     _n_runs: int = 0  # of equal labels
     _last_label: Any = None
@@ -340,10 +336,9 @@ class Scan:
         weights = None if weight is None else table.columns.get(weight)
         if isinstance(weights, np.ndarray) and not is_missing(weights).all():
             self.largest_weight = max(self.largest_weight or 0.0, float(np.nanmax(weights)))
-        if isinstance(table.features, SparseRows) and self.n_features < _MAX_FEATURES_SCANNED:
+        if isinstance(table.features, SparseRows) and len(self.features) < _MAX_FEATURES_SCANNED:
             known_features = np.union1d(self.features, table.features.compact().indices)
             self.features = tuple(known_features[:_MAX_FEATURES_SCANNED].astype(int).tolist())
-            self.n_features = len(self.features)
 
     def _add_labels(self, column: Column) -> None:
         is_object = kind_of_column(column) == "object"

@@ -5,6 +5,7 @@ only later rows have are further columns. 10^5 lines of 12 keys take .8 s.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -92,9 +93,7 @@ class JsonReader(LineReader):
         if not first:
             raise InvalidInputError(f"{self.name} is empty; expected one JSON object per line")
         if first.startswith("["):
-            raise InvalidInputError(
-                f"{self.name} is a JSON array; write one object per line instead: jq -c '.[]'"
-            )
+            raise InvalidInputError(f"{self.name} is a JSON array; write one object per line")
         self.names = tuple(self.head().columns)
         for _, bad in self._parse(None, looking=True) if not self.names else ():
             if bad:
@@ -132,8 +131,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise InvalidInputError(f"the key {twice!r} occurs twice")
     if "" in record:
         raise InvalidInputError("it has a key without a name")

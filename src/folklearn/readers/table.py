@@ -236,12 +236,8 @@ class MissingValues:
     """What stands for a missing value besides what always does, and which texts did.
 
     Of every column None, NaN and an empty text are missing, and so are the texts and numbers
-    `asked` for. Where numbers or dates are expected the usual spellings (`convert.is_gap`) are too.
-
-    Attributes
-    ----------
-    texts : those asked for, numbers as text.
-    taken : texts that were not asked for and taken for missing, by column.
+    `asked` for. Where numbers or dates are expected the usual spellings (`convert.is_gap`) are too:
+    those that were `taken` so, by column, are warned of.
     """
 
     def __init__(self, asked: Any = None) -> None:
@@ -249,9 +245,7 @@ class MissingValues:
         self.asked = (asked,) if isinstance(asked, str | int | float) else tuple(asked)
         for value in self.asked:
             if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise InvalidInputError(
-                    f"missing holds texts and numbers, such as ('?', -999), got {value!r}"
-                )
+                raise InvalidInputError(f"missing holds texts and numbers, got {value!r}")
         texts = [text for text in map(convert.format_cell, self.asked) if text is not None]
         numbers = [number for number in map(convert.parse_number, texts) if number is not None]
         self.texts, self.values = texts, frozenset[Any]((*texts, *numbers))
