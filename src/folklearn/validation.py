@@ -245,8 +245,7 @@ def check_context(x: Context, where: str = "x") -> NoReturn:
     largest = int(np.argmax(np.abs(values)))
     raise InvalidInputError(
         f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature "
-        f"{places[largest]} is {values[largest]:g}): scale the features, or take such a value "
-        "for a missing one"
+        f"{places[largest]} is {values[largest]:g}): scale the features, or leave such values out"
     )
 
 

@@ -225,7 +225,7 @@ def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
     path = write_predictions(None, labels, [])
     assert "has 0 rows of predictions" in refused(pets, *TARGET, "-p", path)
     assert "no such file" in refused(pets, *TARGET, "-p", tmp_path / "none.csv")
-    assert "is a folder" in refused(pets, *TARGET, "-p", tmp_path)
+    assert "is a directory" in refused(pets, *TARGET, "-p", tmp_path)
 
 
 def test_wrong_options(refused, pets, as_arrays, write_predictions):

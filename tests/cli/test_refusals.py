@@ -62,7 +62,7 @@ def test_a_file_that_is_not_there(refused, tmp_path):
     assert refused(tmp_path / "no.csv", *TRAINED) == (
         f"{tmp_path / 'no.csv'} cannot be read: no such file or directory"
     )
-    assert refused(tmp_path, *TRAINED) == f"{tmp_path} is a folder, not a file of rows"
+    assert refused(tmp_path, *TRAINED) == f"{tmp_path} cannot be read: is a directory"
     assert refused("--load", tmp_path / "no") == f"{tmp_path / 'no'}: No such file or directory"
 
 

@@ -1,6 +1,5 @@
 """`folklearn audit`: certify the predictions of any model, in one file, of rows in another."""
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -206,10 +205,6 @@ class Predictions(NamedTuple):
 
 
 def read_predictions(path: str, file: LabelledFile) -> Predictions:
-    if os.path.isdir(path):
-        raise FolklearnError(f"{path} is a folder, not a CSV file")
-    if path == options.STDIN:
-        raise FolklearnError("--predictions must be a file, not standard input")
     reader = open_reader(path, format="csv")
     columns = _find_columns(path, reader.names, file)
     labels = tuple(sorted(columns))
@@ -232,8 +227,7 @@ def read_predictions(path: str, file: LabelledFile) -> Predictions:
     totals = P.sum(axis=1, keepdims=True)
     if not (totals > 0.0).all():
         raise FolklearnError(
-            f"{path}, row {int(np.argmin(totals > 0.0)) + 1}: no class but an unseen one has a "
-            "probability"
+            f"{path}, row {np.argmin(totals > 0.0) + 1}: no class but an unseen one is likely"
         )
     # Half of what is tolerated later: another order of summing must not decide.
     is_far = np.abs(totals - 1.0) > 0.5 * ROW_SUM_TOLERANCE

@@ -83,8 +83,6 @@ class Source:
             return reader, DIGITS_TARGET
         if self.file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
-        if os.path.isdir(self.file):
-            raise FolklearnError(f"{self.file} is a folder, not a file of rows")
         stored = open_source(self.file, self.encoding)
         return open_reader(stored.buffer() if buffered else stored, **options), self.target
 
@@ -137,10 +135,8 @@ def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> N
 def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no label"
-        raise FolklearnError(
-            f"column {dataset.target!r} of {dataset.reader.name} has {only}; learning needs at "
-            "least two classes"
-        )
+        column = f"column {dataset.target!r} of {dataset.reader.name}"
+        raise FolklearnError(f"{column} has {only}; learning needs at least two classes")
 
 
 def parse_numbers(option: str, texts: Texts, what: str = "label") -> dict[str, float]:
@@ -181,10 +177,8 @@ def parse_crosses(crosses: Texts, reader: Reader) -> list[tuple[str, str]]:
     for text in crosses or ():
         candidates = _split_pair(text, reader.names)
         if not candidates:
-            raise FolklearnError(
-                f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
-                f"{join_names(reader.names)}"
-            )
+            names = join_names(reader.names)
+            raise FolklearnError(f"--cross {text!r} must be A:B, of the columns: {names}")
         pairs.append(candidates[0])
     return pairs
 

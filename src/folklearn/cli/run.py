@@ -208,10 +208,7 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
         )
     weights = model.label_encoder.class_weight
     if dataset.one_pass and weights == BALANCED:
-        raise FolklearnError(
-            "--class-weight balanced needs all labels first: let it read a file twice, or give "
-            "weights as --class-weight LABEL=W"
-        )
+        raise FolklearnError("--class-weight balanced needs all labels first; give LABEL=W instead")
     if dataset.one_pass:
         dataset.begin()
     else:

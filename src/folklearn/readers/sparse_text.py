@@ -142,8 +142,7 @@ def parse_svmlight(text: str) -> SparseLine | None:
             continue
         if not colon or not _INDEX.fullmatch(index) or int(index) >= N_FEATURES:
             raise InvalidInputError(
-                f"{word!r} is not a column number below {N_FEATURES}, a colon and a value, like "
-                "3:0.5"
+                f"{word!r} is not a column number below {N_FEATURES}, a colon and a value"
             )
         if int(index) in features:
             raise InvalidInputError(f"column {int(index)} occurs twice")
