@@ -21,9 +21,8 @@ from folklearn.kernels.text import record_ends
 from folklearn.readers.columnar import convert_arrow
 from folklearn.readers.convert import Kinds, parse_amount, parse_number
 from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
-from folklearn.readers.records import convert_records
 from folklearn.readers.source import ByteSource, Chunk
-from folklearn.readers.table import Column, Table
+from folklearn.readers.table import Column, Table, convert_values
 from folklearn.utils import import_optional, join_names
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -183,10 +182,16 @@ class CsvReader(LineReader):
         return ParsedChunk(Table(columns, lines), ())
 
     def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
-        texts_of_rows = split_records(chunk, self.delimiter)
-        rows, lines, texts, bad = self._parse_lines(texts_of_rows, self._parse_cells)
-        records = [dict(zip(self.names, cells, strict=True)) for cells in rows]
-        return convert_records(self, records, lines, kinds, texts, bad)
+        records = split_records(chunk, self.delimiter)
+        rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
+        cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
+        converted = {
+            name: convert_values(
+                cells_of.get(name, ()), kind, self.decimal, partial(self.missing.drop, name)
+            )
+            for name, kind in kinds.items()
+        }
+        return self.assemble_rows(converted, lines, texts=texts, bad=bad)
 
     def _parse_cells(self, text: str) -> list[str] | None:
         if self._is_blank(text.encode()):
