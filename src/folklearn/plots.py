@@ -128,7 +128,8 @@ def calibration(
     of fewer than 5 predictions. The bars below count the predictions.
     """
     bins = [np.array([curve.predicted, curve.observed, curve.count], float) for curve in curves]
-    _check_length("curves", len(bins), labels)
+    if len(bins) != len(labels):
+        raise InvalidInputError(f"there are {len(bins)} curves and {len(labels)} names for them")
     all_bins = np.concatenate(bins, axis=1) if bins else np.zeros((3, 0))
     if not all_bins[2].sum() > 0.0:
         raise InvalidInputError("no calibration to draw: no bin holds a prediction")
@@ -186,10 +187,9 @@ def confusion(
     """
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    C = _check_matrix("counts", counts, ("classes", "classes"))
-    if C.shape[0] != C.shape[1] or (C < 0.0).any():
-        raise InvalidInputError("counts must be square and not negative")
-    _check_length("rows of counts", len(C), labels)
+    C = _check_matrix("counts", counts, labels, labels)
+    if (C < 0.0).any():
+        raise InvalidInputError("counts must not be negative")
     sums = C.sum(axis=1, keepdims=True)
     kept = _find_largest(sums[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C), most)
     n = len(kept)
@@ -234,9 +234,7 @@ def weights(
     Weights are shown as differences from the mean over classes, or between two: adding the same to
     all changes nothing. Of more classes full circles speak for a class and empty ones against it.
     """
-    V = _check_matrix("W", W, ("classes", "columns"))
-    _check_length("rows of W", len(V), labels)
-    _check_length("columns of W", V.shape[1], names)
+    V = _check_matrix("W", W, labels, names)
     K, d = V.shape
     if K > 2:
         V = V - V.mean(axis=0)
@@ -342,14 +340,8 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[f
     return width, height
 
 
-def _check_matrix(name: str, values: ArrayLike, sizes: tuple[str, str]) -> Array:
-    matrix = np.asarray(values, np.float64)
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
-        expected = f"finite numbers ({', '.join(sizes)})"
-        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected {expected}")
+def _check_matrix(name: str, values: ArrayLike, rows: Names, columns: Names) -> Array:
+    matrix, shape = np.asarray(values, np.float64), (len(rows), len(columns))
+    if matrix.shape != shape or not matrix.size or not np.isfinite(matrix).all():
+        raise InvalidInputError(f"{name} has shape {matrix.shape}; expected finite numbers {shape}")
     return matrix
-
-
-def _check_length(what: str, n: int, names: Names) -> None:
-    if n != len(names):
-        raise InvalidInputError(f"there are {n} {what} and {len(names)} names for them")

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from folklearn.utils import import_optional
 
@@ -70,8 +71,18 @@ def report_progress(progress: Progress, total: int, what: str) -> Iterator[Repor
     elif not progress:
         yield lambda done: None
     else:
-        rich = import_optional("rich.progress", "progress=True needs")
         console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
-        with rich.Progress(console=console, get_time=working_time) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+        with show_bar(console, what, total) as report:
+            yield report
+
+
+@contextmanager
+def show_bar(console: Any, what: str, total: int | None) -> Iterator[Report]:
+    """Yield a report that draws a bar on a terminal; without a total it has no remaining time."""
+    rich = import_optional("rich.progress", "progress=True needs")
+    columns = *rich.Progress.get_default_columns(), rich.MofNCompleteColumn()
+    is_hidden = console.quiet or not (console.is_terminal or console.is_jupyter)
+    look = {"transient": True, "get_time": working_time, "disable": is_hidden}
+    with rich.Progress(*columns, console=console, **look) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -182,12 +182,10 @@ class OnlineScaler(Serializable):
 class FixedScaler:
     """Standardise numbers by means and deviations that are set once; prepend a constant.
 
-    These are the coordinates in which bounds on linear models are stated: a value x of a number
-    becomes (x - mean) / deviation, never clipped; an indicator stays 0 or 1; a missing value is 0.
-    A column is opened by the first rows that have a value of it, and is 0 before. A number that
-    does not vary in these rows has the deviation 1.
-
-    Without `scale` values stay as they are; with `intercept` column 0 is the constant, 1.
+    Bounds on linear models are stated in these coordinates: a value x of a number becomes
+    (x - mean) / deviation, never clipped; an indicator stays 0 or 1; a missing value is 0. A column
+    is 0 until the first rows that have a value of it open it; one that does not vary in them has
+    the deviation 1. With `intercept` column 0 is the constant, 1.
     """
 
     def __init__(self, *, scale: bool = True, intercept: bool = True) -> None:
@@ -206,10 +204,9 @@ class FixedScaler:
         return int(np.count_nonzero(self.deviations))
 
     def opened(self, moments: "Moments", numeric: Sequence[bool]) -> "FixedScaler":
-        """Return this scaler with the columns opened that rows are the first to have.
+        """Return this scaler with the columns opened that rows of these `moments` have first.
 
-        `moments` are those of all columns (d,) of these rows, `numeric` tells numbers from
-        indicators. Opened by all rows, it is scikit-learn's `StandardScaler` of the numbers.
+        `numeric` (d,) tells numbers from indicators.
         """
         d, n = len(numeric), len(self.means)
         opened = FixedScaler(scale=self.scale, intercept=self.intercept)
@@ -244,7 +241,7 @@ class FixedScaler:
     def model(self, weights: Array, constants: Array) -> Array:
         """Return the model (K, n_columns) of a model of raw values: weights (K, d), constants (K,).
 
-        A part that these coordinates cannot hold, a constant without `intercept`, is left out.
+        Without `intercept` the constants are left out.
         """
         d = min(weights.shape[1], len(self.means))
         W = np.zeros((len(weights), self.n_columns))
@@ -286,12 +283,8 @@ class SparseScaler(Serializable):
     :math:`\sqrt c`, so that a row has a norm of about 1. Slot s of the output begins at s 2^40, the
     constant is the first place. A missing value is 0.
 
-    Parameters
-    ----------
-    n_features : number of columns of the data, numbers included.
-    n_numbers : number of those that hold numbers.
-    scale : False leaves the values as they are.
-    intercept : whether the constant, 0.3 (1 without `scale`), is there.
+    `n_features` counts the columns of the data, the `n_numbers` that hold numbers included. The
+    constant is 0.3, or 1 without `scale`.
     """
 
     PARAMS = ("n_features", "n_numbers", "scale", "intercept")

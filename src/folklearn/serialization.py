@@ -147,15 +147,13 @@ def state_file_errors(kind: str) -> Iterator[None]:
 class Serializable:
     """What saves, restores and shows itself by what its class declares.
 
-    PARAMS are parameters of the constructor that JSON holds, and CHILDREN those that are saved
-    objects or sequences of them: each is an attribute of the same name. COUNTERS are further
-    attributes, whole numbers from 0, and ARRAYS the arrays of the state, in private attributes.
-    STATE has what else attributes hold and its kind: bool, str, list or dict for JSON, a class
-    whose objects save themselves (or several: `Leader | SparseSgd`), or a list of that. An object
-    that is None is not saved, and a file may lack it where the constructor leaves None.
-    A class with more state than that extends `to_record` and `_restore`. One whose constructor
-    makes arrays says in FEWEST_NUMBERS how many numbers a file must have before it is called, or in
-    `_fewest_numbers`. Arrays hold finite numbers, but for those that UNBOUNDED names.
+    PARAMS are parameters of the constructor that JSON holds, CHILDREN those that are saved objects
+    or sequences of them; COUNTERS further attributes, whole numbers from 0; ARRAYS the arrays of
+    the state, in private attributes, finite but for those in UNBOUNDED. STATE has what else
+    attributes hold and its kind: bool, str, list or dict for JSON, a class whose objects save
+    themselves (or several: `Leader | SparseSgd`), or a list of that; None is not saved. A class
+    with more state extends `to_record` and `_restore`. One whose constructor makes arrays says in
+    FEWEST_NUMBERS, or `_fewest_numbers`, how many numbers a file must have before it is called.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ()
@@ -305,12 +303,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 def read(path: str | os.PathLike[str]) -> Record:
     """Read a record, or raise StateFileError saying why the file cannot be used."""
-    name = os.fspath(path)
-    if os.path.isdir(name):
-        raise StateFileError(f"{name} is a folder, not a file that folklearn wrote")
-    if not os.path.exists(name):
-        raise FileNotFoundError(f"there is no file {name}")
-    return of_bytes(Path(name).read_bytes(), name)
+    return of_bytes(Path(path).read_bytes(), os.fspath(path))
 
 
 def as_bytes(record: Record) -> bytes:
@@ -342,9 +335,9 @@ def of_bytes(content: bytes, name: str = "the state") -> Record:
                 f"{name} has format version {version}; this folklearn reads versions up to "
                 f"{FORMAT_VERSION}: upgrade folklearn to load it"
             )
-        record, is_record = Record(header["kind"], header["config"], arrays), _is_record(header)
+        record = Record(header["kind"], header["config"], arrays)
         is_whole = header["digest"] == record.digest
-        if version < 1 or not is_record:
+        if version < 1 or not _is_record(header):
             raise ValueError("no header that was ever written")
     except StateFileError:
         raise

@@ -122,10 +122,9 @@ class SparseRows:
             array.check_format(full_check=True)
         except ValueError as error:
             raise ValueError(f"sparse rows lead outside their arrays: {error}") from None
-        if not (array.has_canonical_format and array.nnz == len(values)):
-            raise ValueError("sparse rows are not sorted, or do not end where their values do")
-        if not np.isfinite(values).all():
-            raise ValueError("sparse rows are not finite")
+        is_whole = array.has_canonical_format and array.nnz == len(values)
+        if not (is_whole and np.isfinite(values).all()):
+            raise ValueError("sparse rows are not sorted, not whole, or not finite")
         return rows
 
     def __matmul__(self, M: Array) -> Array:

@@ -81,10 +81,9 @@ def hard_for_proper(
     * rare, with probability :math:`p = 2 (T D^2)^{-1/3}`, at most 1/4: x = R, label 1;
     * common otherwise: x = 2pR / (1 - p), label 0.
 
-    The *expected* loss of a model whose logits differ by :math:`\theta x / R` is flat on 0..D, and
-    no proper learner gains by any choice. The number of rare rounds deviates by :math:`\sqrt{Tp}`,
-    so that the best model in hindsight gains about :math:`D \sqrt{Tp}` less the curvature
-    :math:`T p^2 D^2`, of the order :math:`D^{2/3} T^{1/3}` while T is below about :math:`e^D`.
+    The *expected* loss of a model whose logits differ by :math:`\theta x / R` is flat on 0..D, but
+    the number of rare rounds deviates by :math:`\sqrt{Tp}`: the best model in hindsight gains of
+    the order :math:`D^{2/3} T^{1/3}` while T is below about :math:`e^D`.
 
     References
     ----------

@@ -49,10 +49,9 @@ def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
         number = None
     if number is None or isinstance(value, bool):
         raise InvalidInputError(f"{name} must be an integer, got {value!r}")
-    if number < least:
-        raise InvalidInputError(f"{name} must be at least {least}, got {number}")
-    if number > most:
-        raise InvalidInputError(f"{name} must be at most {most:,}, got {number}")
+    if not least <= number <= most:
+        limit = f"at least {least}" if number < least else f"at most {most:,}"
+        raise InvalidInputError(f"{name} must be {limit}, got {number}")
     return number
 
 
@@ -157,9 +156,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
 
 def _check_width(X: Any, n_features: int) -> None:
     if X.shape[1:] != (n_features,):
-        raise InvalidInputError(
-            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
-        )
+        raise InvalidInputError(f"X has shape {X.shape}; expected (T, n_features={n_features})")
 
 
 def checked_norms(X: Any, *, gaps: bool = False) -> Array:
@@ -201,19 +198,15 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
     indices, values = x
     try:
         indices = np.asarray(indices)
-    except ValueError:
-        raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
+    except ValueError:  # lists of several lengths
+        indices = np.empty((0, 0))
     if not is_context(values, indices.shape):
         values = numbers("the values of x", values)
-    if indices.dtype.kind not in "iu" and indices.size:
+    is_whole = indices.dtype.kind in "iu" or not indices.size
+    if indices.shape != values.shape or indices.ndim != 1 or not is_whole:
         raise InvalidInputError(
-            f"x is a pair and therefore read as (indices, values), but its indices are of dtype "
-            f"{indices.dtype}; give dense rows as an array or a list"
-        )
-    if indices.shape != values.shape or indices.ndim != 1:
-        raise InvalidInputError(
-            f"x has indices of shape {indices.shape} and values of shape {values.shape}; expected "
-            "one value for each index"
+            "x is a pair and therefore read as (indices, values): expected whole numbers and one "
+            "value for each index; give dense rows as an array or a list"
         )
     if not (indices[1:] > indices[:-1]).all():
         order = np.argsort(indices, kind="stable")
@@ -252,8 +245,7 @@ def check_context(x: Context, where: str = "x") -> NoReturn:
     largest = int(np.argmax(np.abs(values)))
     raise InvalidInputError(
         f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature "
-        f"{places[largest]} is {values[largest]:g}): scale the features, or take such a value "
-        "for a missing one"
+        f"{places[largest]} is {values[largest]:g}): scale the features, or leave such values out"
     )
 
 
@@ -290,9 +282,7 @@ def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
             )
         return np.full(n_rounds, -1, dtype=np.int64), _soft_labels(soft, "row {} of y")
     if array.shape != (n_rounds,):
-        raise InvalidInputError(
-            f"y has shape {array.shape}; expected one label per row of X: ({n_rounds},)"
-        )
+        raise InvalidInputError(f"y has shape {array.shape}; expected a label a row: ({n_rounds},)")
     if array.dtype.kind == "O":
         array = np.array([label(value, n_classes)[0] for value in array], dtype=np.int64)
     elif array.dtype.kind not in "iub" and n_rounds:
@@ -395,21 +385,16 @@ def comparators(
     if W is not None and B is not None:
         raise InvalidInputError("give W or B, not both: W has its own norm")
     covered = largest if B is None else positive("B", B)
-    if covered > largest:
+    longest, squares = covered, n_classes * covered**2
+    if W is not None:
+        W = model("W", W, n_classes, n_features)
+        longest, squares = longest_row(W) / (1.0 + 1e-9), float((W**2).sum())
+    if longest > largest:
         raise InvalidInputError(
-            f"B={covered:g} is larger than the class that this certificate covers "
-            f"(row norms at most B={largest:g})"
+            f"a row norm of {longest:g} is outside the class that this certificate covers (at most "
+            f"B={largest:g})"
         )
-    if W is None:
-        return covered, n_classes * covered**2
-    W = model("W", W, n_classes, n_features)
-    longest = longest_row(W)
-    if longest > largest * (1.0 + 1e-9):
-        raise InvalidInputError(
-            f"W has a row of norm {longest:g}, outside the class that this certificate "
-            f"covers (row norms at most B={largest:g})"
-        )
-    return covered, float((W**2).sum())
+    return covered, squares
 
 
 def longest_row(W: ArrayLike) -> float:

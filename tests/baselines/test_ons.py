@@ -198,12 +198,12 @@ def test_the_certificate_of_one_model_and_its_class():
     assert (smaller.B, whole.B) == (1.0, 2.0)
     W[1] = [2.0, 0.0]
     assert model.certificate(W).valid
-    with pytest.raises(InvalidInputError, match="B=3 is larger"):
+    with pytest.raises(InvalidInputError, match="norm of 3 is outside"):
         model.certificate(B=3.0)
     with pytest.raises(InvalidInputError, match="not both"):
         model.certificate(W, B=1.0)
     W[1] = [2.0, 0.1]
-    with pytest.raises(InvalidInputError, match="row of norm 2.0025.*at most B=2"):
+    with pytest.raises(InvalidInputError, match="row norm of 2.0025.*at most B=2"):
         model.certificate(W)
     with pytest.raises(InvalidInputError, match=r"shape \(2, 3\)"):
         model.certificate(np.zeros((2, 3)))

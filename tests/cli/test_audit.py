@@ -184,9 +184,9 @@ def third(count=300):
     ("cell", "sentence"),
     [
         ("0.7.1", "column '[bold]cat': '0.7.1' is not a number"),
-        ("", "column '[bold]cat': there is no value"),
+        ("", "column '[bold]cat': nan is not from 0 to 1"),
         ("-0.1", "column '[bold]cat': -0.1 is not from 0 to 1"),
-        ("nan", "column '[bold]cat': there is no value"),
+        ("nan", "column '[bold]cat': nan is not from 0 to 1"),
         ("1_0", "column '[bold]cat': '1_0' is not a number"),
         ("0.5", "the probabilities sum to 1.25; expected 1, up to rounding of 0.01"),
     ],
@@ -215,17 +215,17 @@ def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
     assert "has 299 rows of predictions, and" in refused(pets, *TARGET, "-p", path)
     path = write_predictions(None, labels[:2], [["0.5", "0.5"]] * 300)
     said = refused(pets, *TARGET, "-p", path)
-    assert f"has no column for the label {labels[2]!r} of column 'kind' (line " in said
+    assert f"has no column for the label {labels[2]!r} of column 'kind' of " in said
     path = write_predictions(None, [*labels, "id"], [[*row, "0"] for row in third()])
     said = refused(pets, *TARGET, "-p", path)
     assert "has the column 'id', which is no label of column 'kind'" in said
     path = write_predictions(None, labels, [["0.5", "0.5"], *third()])
     said = refused(pets, *TARGET, "-p", path)
-    assert said == f"line 2 of {path}: it has 2 cells where the header has 3"
+    assert said == f"line 2 of {path}: it has 2 cells, the header 3"
     path = write_predictions(None, labels, [])
     assert "has 0 rows of predictions" in refused(pets, *TARGET, "-p", path)
     assert "no such file" in refused(pets, *TARGET, "-p", tmp_path / "none.csv")
-    assert "is a folder" in refused(pets, *TARGET, "-p", tmp_path)
+    assert "is a directory" in refused(pets, *TARGET, "-p", tmp_path)
 
 
 def test_wrong_options(refused, pets, as_arrays, write_predictions):

@@ -161,8 +161,8 @@ def test_bad_rows_are_skipped_counted_and_written(folklearn, feed, spoiled, tmp_
     assert skipped.read_text("utf-8").splitlines() == [
         "line,column,reason,text",
         "201,age,'x' is not a number,\"1,2,x,y\"",
-        '302,,it has 2 cells where the header has 4,"1,2"',
-        '303,,it has 5 cells where the header has 4,"3,4,5,x,6"',
+        '302,,"it has 2 cells, the header 4","1,2"',
+        '303,,"it has 5 cells, the header 4","3,4,5,x,6"',
     ]
     assert outcome.stderr.splitlines()[-2] == f"Wrote the bad rows to {skipped}."
 
@@ -221,7 +221,7 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     assert load(tmp_path / "m").missing == ("NA", "x")
     assert said in outcome.stderr
     assert gaps in outcome.stderr
-    told = "Warning: column 'size': 20 values '?' were taken for missing; for a category of its own"
+    told = "Warning: taken for a missing value: '?' in 'size'; for a category of its own"
     assert outcome.stderr.count(told) == 1
     feed(text.encode())
     outcome = folklearn("run", "-", *options, "--learner", "folklore")

@@ -55,9 +55,9 @@ def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
 def test_refusals(folklearn, refusal, pets, tmp_path):
     model = tmp_path / "pets.model"
     folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model)
-    assert "are about rows" in refusal("report", model, *TARGET)
+    assert "not for a saved model" in refusal("report", model, *TARGET)
     assert "it would replace the input" in refusal("report", pets, *TARGET, "-o", pets)
-    assert "there is no file" in refusal("report", tmp_path / "none")
+    assert "No such file" in refusal("report", tmp_path / "none")
     assert "which column" in refusal("report", pets).lower()
 
 

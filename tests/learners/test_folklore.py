@@ -182,7 +182,7 @@ def test_the_certificate_of_one_model_and_its_class(rng):
     W[1] = [2.0, 0.0]
     assert model.certificate(W).valid
     W[1] = [2.0, 0.1]
-    with pytest.raises(InvalidInputError, match="row of norm 2.0025.*at most B=2"):
+    with pytest.raises(InvalidInputError, match="row norm of 2.0025.*at most B=2"):
         model.certificate(W)
     with pytest.raises(InvalidInputError, match=r"shape \(2, 3\)"):
         model.certificate(np.zeros((2, 3)))

@@ -34,16 +34,14 @@ def test_columns_that_cannot_be_read_are_named_once_a_call(rows):
     nested = [{**row, "tags": ["a"], "more": {"b": 1}} for row in rows]
     said, _ = heard(Model().run, nested, "y")
     assert said == [
-        "2 columns are left out of the rows, because only numbers, text, dates and durations can "
+        "left out of the rows, because only numbers, text, dates and durations can "
         "be read: 'tags' (nested values), 'more' (nested values)"
     ]
     for use in ("fit", "run"):
         dropped = Model(roles={"tags": "ignored", "more": "ignored"})
         assert heard(getattr(dropped, use), nested, "y")[0] == []
     late = [*rows, {**rows[0], "late": [1]}]
-    assert [sentence[:17] for sentence in heard(Model().run, iter(late), "y")[0]] == [
-        "1 column is left "
-    ]
+    assert [sentence[:5] for sentence in heard(Model().run, iter(late), "y")[0]] == ["left "]
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
@@ -54,7 +52,7 @@ def test_a_column_of_durations_is_seconds_and_one_of_lists_is_left_out(package, 
     frame = frames.DataFrame({"waited": waited, "list": [[1]] * N, "y": seconds > 80.0})
     said, run = heard(Model().run, frame, "y")
     assert len(said) == 1
-    assert "1 column is left out of the data frame" in said[0]
+    assert "left out of the data frame" in said[0]
     assert "'list' (" in said[0]
     assert run.model.roles == {"waited": "number", "y": "target"}
     plain = frames.DataFrame({"waited": seconds, "y": seconds > 80.0})

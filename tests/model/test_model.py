@@ -371,7 +371,7 @@ def test_one_rule_for_values(tmp_path, source):
     frame = pd.DataFrame(rows)
     frame.to_csv(tmp_path / "t.csv", index=False)
     model = Model(missing=(-999, "unknown"))
-    with pytest.warns(DataWarning, match="column 'age': 33 values '-' were taken for missing; for"):
+    with pytest.warns(DataWarning, match="taken for a missing value: '-' in 'age'; for"):
         model.run({"file": tmp_path / "t.csv", "frame": frame, "rows": rows}[source], "y")
     assert set(model.roles.values()) == {"number", "category", "target"}
     roles = [model.roles[name] for name in ("age", "code", "on", "size", "shop", "wait")]
@@ -393,7 +393,7 @@ def test_one_rule_for_values(tmp_path, source):
     absent = {"code": "003", "on": True, "wait": 2}
     for row in lacking:
         assert model.predict_proba_one(row) == model.predict_proba_one(absent)
-    with pytest.warns(DataWarning, match=r"1 value '\?', 1 value '-' were taken for missing$"):
+    with pytest.warns(DataWarning, match=r"taken for a missing value: '-', '\?' in 'age'$"):
         P = model.predict_proba(pd.DataFrame(lacking))
     np.testing.assert_array_equal(P, model.predict_proba([absent] * 3))
     before = model.n_rounds

@@ -116,7 +116,7 @@ def test_the_head_has_every_column_as_it_is(store, read):
         "id": "ndarray",
     }  # fmt: skip
     assert reader.head().columns["d"].dtype == "datetime64[us]"
-    assert reader.notes[0].startswith("column 'list' holds list<element: int64> and is left out")
+    assert reader.left_out["list"] == "list<element: int64>"
     with pytest.raises(InvalidInputError, match="column 'list' of .* cannot be read"):
         reader.read({"list": "text"})
 
@@ -134,7 +134,7 @@ def test_frames_of_pandas_and_polars(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), "has two columns named 'a'"),
+        (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), "has two columns 'a'"),
         (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", ""]), "column 2 of .* has no name"),
     ],
 )

@@ -23,7 +23,7 @@ def test_everything_is_counted():
         open_reader(rows), KINDS, target="y", weight="w", on_bad=bad.append, progress=seen.append
     )
     assert (found.n_rows, found.n_bad, len(bad), seen) == (4, 1, 1, [4])
-    assert (found.labels, found.first_lines) == ({"p": 2, "q": 1}, {"p": 1, "q": 2})
+    assert found.labels == {"p": 2, "q": 1}
     assert (found.n_unlabelled, found.largest_weight) == (1, 5.0)
     assert found.missing == {"a": 1, "t": 1, "w": 1, "y": 1}
     assert found.values == {"t": ("x", "z"), "y": ("p", "q")}
@@ -43,7 +43,7 @@ def test_many_values_and_no_target(write):
 def test_features_are_counted(write):
     path = write("1 1:1 2:1\n2 3:1\n1 2:5\n", "a.svm")
     found = scan(open_reader(path), {"label": "text"}, target="label")
-    assert (found.n_features, found.labels) == (3, {"1": 2, "2": 1})
+    assert (len(found.features), found.labels) == (3, {"1": 2, "2": 1})
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """`folklearn audit`: certify the predictions of any model, in one file, of rows in another."""
 
-import os
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import compress
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -30,11 +28,12 @@ from folklearn.model.batch import MOST_OWN
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.refit import is_regression_affordable
-from folklearn.model.roles import CATEGORY, WORDS
-from folklearn.readers.convert import Kind
+from folklearn.model.roles import CATEGORY, IGNORED, WORDS
+from folklearn.progress import show_bar
+from folklearn.readers.convert import Kind, format_role
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
-from folklearn.readers.table import TextColumn
+from folklearn.readers.table import Table, TextColumn
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import count_of, join_names
 
@@ -45,16 +44,9 @@ _TOLERANCE = 1e-6  # of --exact, relative
 def audit(
     source: options.LearnedSource,
     predictions: str = Option(
-        ...,
-        "-p",
-        "--predictions",
-        metavar="PREDS.csv",
-        help="Probabilities of a model: a line for every row, in order, under a header of labels, "
-        "plain or as p:label.",
+        ..., "-p", "--predictions", metavar="PREDS.csv", help="Probabilities by label, or p:label."
     ),
-    exact: bool = Option(
-        False, "--exact", help="Read the file again until the best of all linear models is known."
-    ),
+    exact: bool = Option(False, "--exact", help="Read the file until the best model is known."),
     jobs: int = Option(1, metavar="N", help="Threads of --exact, -1 for all cores; same result."),
     device: options.Device = OWN,
     quiet: options.Quiet = False,
@@ -105,7 +97,7 @@ class FileAudit:
             fields["no label"] = f"{count_of(n_unlabelled, 'row')}, which are left out"
         fields |= {"audited": path, "models": f"linear in {file.describe_columns()}"}
         console.print(display.format_fields(fields))
-        with display.progress_bar(console, "reading", len(file.y)) as report:
+        with show_bar(console, "reading", len(file.y)) as report:
             for X, y in self._batches():
                 start = self.certifier.n_rounds
                 self.certifier.observe_many(X, y, self.predictions.P[start : start + len(X)])
@@ -154,21 +146,22 @@ class LabelledFile:
         reader, target = source.open(buffered=True)
         try:
             self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
-            _check_words(self.dataset)
-            with display.progress_bar(console, "checking", reader.n_rows) as report:
+            if words := [name for name, role in self.dataset.roles.items() if role == WORDS]:
+                raise FolklearnError(
+                    f"column {words[0]!r} holds words, and an audit takes none: "
+                    f"{format_role(words[0], IGNORED)}, or {format_role(words[0], CATEGORY)}"
+                )
+            with show_bar(console, "checking", reader.n_rows) as report:
                 self.dataset.begin(report)
         except BadRow as bad:  # these commands have no option to skip it
             raise FolklearnError(bad.sentence) from None
         scan, model, encoder = self.dataset.scan, self.dataset.model, self.dataset.model.encoder
         assert scan is not None
         assert encoder is not None
-        self.first_lines, self.labels = scan.first_lines, tuple(sorted(scan.labels))
+        self.labels = tuple(sorted(scan.labels))
         check_two_classes(self.labels, self.dataset)
         if scan.largest_weight is not None:
-            raise FolklearnError(
-                f"{reader.name} has weights, and an audit takes none: leave them out; folklearn "
-                "run learns with them"
-            )
+            raise FolklearnError(f"{reader.name} has weights, and an audit takes none")
         self._encoder = encoder
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(encoder.roles.get(name) == CATEGORY for name in many):
@@ -199,16 +192,6 @@ class LabelledFile:
             yield self._scaler.transform(self._encoder.encode_known(table))
 
 
-def _check_words(dataset: ModelDataset) -> None:
-    for name, role in dataset.roles.items():
-        if role == WORDS:
-            raise FolklearnError(
-                f"column {name!r} holds words, and an audit takes none: leave it out (--drop "
-                f"{shlex.quote(name)}), or take every text as one category (--role "
-                f"{shlex.quote(f'{name}=category')}); folklearn run learns words"
-            )
-
-
 class Predictions(NamedTuple):
     """What a CSV file says of every row of a labelled file.
 
@@ -222,10 +205,6 @@ class Predictions(NamedTuple):
 
 
 def read_predictions(path: str, file: LabelledFile) -> Predictions:
-    if os.path.isdir(path):
-        raise FolklearnError(f"{path} is a folder, not a CSV file")
-    if path == options.STDIN:
-        raise FolklearnError("--predictions must be a file, not standard input")
     reader = open_reader(path, format="csv")
     columns = _find_columns(path, reader.names, file)
     labels = tuple(sorted(columns))
@@ -248,8 +227,7 @@ def read_predictions(path: str, file: LabelledFile) -> Predictions:
     totals = P.sum(axis=1, keepdims=True)
     if not (totals > 0.0).all():
         raise FolklearnError(
-            f"{path}, row {int(np.argmin(totals > 0.0)) + 1}: no class but an unseen one has a "
-            "probability"
+            f"{path}, row {np.argmin(totals > 0.0) + 1}: no class but an unseen one is likely"
         )
     # Half of what is tolerated later: another order of summing must not decide.
     is_far = np.abs(totals - 1.0) > 0.5 * ROW_SUM_TOLERANCE
@@ -282,56 +260,41 @@ def _read_cells(reader: Reader, names: list[str]) -> tuple[Array, list[str | Non
     kinds: dict[str, Kind] = dict.fromkeys(names, "number")
     if LABEL in reader.names:
         kinds.setdefault(LABEL, "text")
-    cells: list[Array] = [np.empty((0, len(names)))]
-    labels: list[str | None] = []
+    reader.has_fixed_roles = True
     try:
-        for table in reader.read(kinds):
-            columns: Mapping[str, Array] = table.columns  # type: ignore[assignment]
-            cells.append(np.column_stack([columns[name] for name in names]))
-            _check_probabilities(cells[-1], table.lines, names, reader.name)
-            column = table.columns.get(LABEL)
-            labels += column.to_list() if isinstance(column, TextColumn) else []
+        table = Table.concat([*reader.read(kinds)])
     except BadRow as bad:
-        where = f", column {bad.column!r}" if bad.column else ""
-        raise FolklearnError(f"line {bad.line} of {reader.name}{where}: {bad.reason}") from None
-    return np.concatenate(cells), labels
+        raise FolklearnError(bad.sentence) from None
+    columns: Mapping[str, Any] = table.columns
+    P = np.column_stack([columns.get(name, np.empty(0)) for name in names])
+    for row, k in np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))[:1].tolist():
+        raise FolklearnError(
+            f"line {table.lines[row]} of {reader.name}, column {names[k]!r}: {P[row, k]:g} is not "
+            "from 0 to 1"
+        )
+    totals = P.sum(axis=1)
+    for row in np.flatnonzero(np.abs(totals - 1.0) > _MAX_ROUNDING)[:1]:
+        raise FolklearnError(
+            f"line {table.lines[row]} of {reader.name}: the probabilities sum to "
+            f"{totals[row]:.6g}; expected 1, up to rounding of {_MAX_ROUNDING:g}"
+        )
+    labels = columns.get(LABEL)
+    return P, labels.to_list() if isinstance(labels, TextColumn) else []
 
 
 def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[str, str]:
     """Return the column of every class: p:label if there is one, else plain labels."""
-    dataset, reader = file.dataset, file.dataset.reader
     prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
     columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
     columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
     missing = [label for label in file.labels if label not in columns]
-    if missing:
+    extra = [name for name in columns if name not in file.labels and not prefixed]
+    if missing or extra:
+        problem = f"has the column {extra[0]!r}, which is no label" if extra else ""
+        problem = f"has no column for the label {missing[0]!r}" if missing else problem
         raise FolklearnError(
-            f"{path} has no column for the label {missing[0]!r} of column {dataset.target!r} "
-            f"({reader.unit} {file.first_lines[missing[0]]} of {reader.name}); name it "
-            f"{missing[0]!r} or {f'{CLASS_PREFIX}{missing[0]}'!r}; "
+            f"{path} {problem} of column {file.dataset.target!r} of {file.dataset.reader.name}; "
+            f"name probabilities by their label, or, beside other columns, {CLASS_PREFIX}label; "
             f"its columns are: {join_names(names)}"
         )
-    extra = [name for name in columns if name not in file.labels]
-    if extra and not prefixed:
-        raise FolklearnError(
-            f"{path} has the column {extra[0]!r}, which is no label of column {dataset.target!r} "
-            f"of {reader.name}; if there are other columns than probabilities, name those "
-            f"{CLASS_PREFIX}label"
-        )
     return columns
-
-
-def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
-    bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))
-    if len(bad):
-        row, column = bad[0].tolist()
-        value = P[row, column]
-        what = "there is no value" if np.isnan(value) else f"{value:g} is not from 0 to 1"
-        raise FolklearnError(f"line {lines[row]} of {path}, column {names[column]!r}: {what}")
-    totals = P.sum(axis=1)
-    far = np.flatnonzero(np.abs(totals - 1.0) > _MAX_ROUNDING)
-    if far.size:
-        raise FolklearnError(
-            f"line {lines[far[0]]} of {path}: the probabilities sum to {totals[far[0]]:.6g}; "
-            f"expected 1, up to rounding of {_MAX_ROUNDING:g}"
-        )

@@ -3,18 +3,17 @@
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich import progress
 from rich.console import Console
 
 from folklearn.errors import DataWarning
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
-from folklearn.progress import LOGGER, working_time
+from folklearn.progress import LOGGER
 from folklearn.readers.reader import Reader
 from folklearn.utils import count_of, join_names
 
@@ -40,12 +39,8 @@ def warnings_shown(console: Console) -> Iterator[None]:
         else:
             show_others(message, category, *rest)
 
-    def print_sentence(record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        console.print(f"{message[:1].upper()}{message[1:]}.")
-
     handler = logging.Handler()
-    handler.emit = print_sentence  # type: ignore[method-assign]
+    handler.emit = lambda record: console.print(f"{record.getMessage().capitalize()}.")  # type: ignore
     LOGGER.addHandler(handler)
     before, LOGGER.propagate = LOGGER.propagate, False
     try:
@@ -62,24 +57,6 @@ def format_cells(cells: Sequence[str], left: int = 0) -> str:
     """Return a line of right-aligned cells; the first may be left-aligned, `left` wide."""
     first = cells[0].ljust(left) if left else cells[0].rjust(10)
     return first + "".join(cell.rjust(12) for cell in cells[1:])
-
-
-@contextmanager
-def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the number done, for a bar with the remaining time.
-
-    The bar is shown on a terminal only. Without a total it has no remaining time.
-    """
-    text = progress.TextColumn
-    columns: list[Any] = [text("{task.completed} rows")]
-    if total is not None:
-        columns = [progress.BarColumn(), progress.MofNCompleteColumn()]
-        columns += [progress.TimeRemainingColumn(), text("left")]
-    is_hidden = console.quiet or not console.file.isatty()
-    look: dict[str, Any] = {"transient": True, "get_time": working_time, "disable": is_hidden}
-    with progress.Progress(text("{task.description}"), *columns, console=console, **look) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def format_loss(value: float | None) -> str:
@@ -114,7 +91,7 @@ def describe_run(dataset: ModelDataset) -> dict[str, str]:
     fields["predicted"] = f"{join_names([dataset.target or ''])}, {classes}"
     fields |= describe_columns(dataset.roles, reader.names)
     if reader.head().features is not None:
-        n_features = f"{scan.n_features} of the rows" if scan else ""
+        n_features = f"{len(scan.features)} of the rows" if scan else ""
         fields["features"] = n_features or "those of the rows, as they come"
     fields |= describe_crosses(model)
     learned = [name for name, role in dataset.roles.items() if role in LEARNED]

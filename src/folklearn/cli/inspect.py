@@ -97,9 +97,7 @@ def report(
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):
             if source.target is not None or roles:
-                raise FolklearnError(
-                    "--target and --role are about rows, and this is a saved model"
-                )
+                raise FolklearnError("--target and --role are not for a saved model")
             model = options.load_model(file, "folklearn report")
             page = model.report(title=f"Report on {os.path.basename(file)}")
         else:

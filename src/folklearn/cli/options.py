@@ -39,12 +39,7 @@ OnBadRow = Annotated[
     str, Option(metavar="stop|skip", help="At a row that cannot be read: stop, or skip and count.")
 ]
 Device = Annotated[
-    str,
-    Option(
-        metavar="cpu|cuda|cuda:N",
-        help="Where sums over pairs of classes are computed: on the CPU, or on a GPU (extra gpu), "
-        "which pays from about a thousand columns times classes.",
-    ),
+    str, Option(metavar="cpu|cuda|cuda:N", help="A GPU pays from 1000 columns times classes on.")
 ]
 ModelFile = Annotated[
     str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
@@ -63,21 +58,15 @@ class Source:
         None,
         metavar="FILE",
         show_default=False,
-        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
-        "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
+        help="Rows, see --format; - reads standard input. Default: scikit-learn's digits.",
     )
     target: Text = Option(None, metavar="COLUMN", help="Column of the class; not for svmlight, VW.")
     format: Text = Option(None, metavar="|".join(FORMATS), help="File format. Default: detected.")
     delimiter: Text = Option(None, metavar="CHARACTER", help="Cell separator. Default: detected.")
-    encoding: Text = Option(
-        None, metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."
-    )
+    encoding: Text = Option(None, metavar="NAME", help="Such as cp1252. Default: UTF-8, or marked.")
     decimal: Text = Option(None, metavar=".|,", help="Decimal separator. Default: detected.")
     missing: Texts = Option(
-        None,
-        metavar="TEXT",
-        help="What stands for a missing value, such as -999 or unknown; repeatable. Empty cells "
-        "always do, and NA, N/A, null, None, ?, - where numbers or dates are expected.",
+        None, metavar="TEXT", help="What stands for a missing value, such as -999; repeatable."
     )
 
     def open(self, *, buffered: bool = False) -> tuple[Reader, str | None]:
@@ -85,18 +74,15 @@ class Source:
         names = "format", "delimiter", "encoding", "decimal", "missing"
         options = {name: getattr(self, name) for name in names}
         if self.file is None:
-            options_set = [f"--{name}" for name, value in options.items() if value is not None]
-            if self.target not in (None, DIGITS_TARGET):
-                options_set.append(f"--target {self.target!r}")
-            if options_set:
-                raise FolklearnError(f"{options_set[0]} is about a file, but no file was given")
+            target = None if self.target == DIGITS_TARGET else self.target
+            for name, value in {**options, "target": target}.items():
+                if value is not None:
+                    raise FolklearnError(f"--{name} is about a file, but no file was given")
             reader = RowsReader(digits())
             reader.name, reader.format = DIGITS_NAME, "frame"  # no row may lack columns
             return reader, DIGITS_TARGET
         if self.file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
-        if os.path.isdir(self.file):
-            raise FolklearnError(f"{self.file} is a folder, not a file of rows")
         stored = open_source(self.file, self.encoding)
         return open_reader(stored.buffer() if buffered else stored, **options), self.target
 
@@ -108,9 +94,8 @@ class LearnedSource(Source):
     role: Texts = Option(
         None,
         metavar="COLUMN=ROLE",
-        help="Role of a column: number, category, words, date, day/month or month/day (dates such "
-        "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
-        "values.",
+        help="number, category, words, date, day/month or month/day (dates such as 5/1/2024), id, "
+        "weight, target or ignored; repeatable. Default: inferred from the first values.",
     )
     drop: Texts = Option(None, metavar="COLUMN", help="Column to leave out; repeatable.")
 
@@ -150,10 +135,8 @@ def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> N
 def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no label"
-        raise FolklearnError(
-            f"column {dataset.target!r} of {dataset.reader.name} has {only}; learning needs at "
-            "least two classes"
-        )
+        column = f"column {dataset.target!r} of {dataset.reader.name}"
+        raise FolklearnError(f"{column} has {only}; learning needs at least two classes")
 
 
 def parse_numbers(option: str, texts: Texts, what: str = "label") -> dict[str, float]:
@@ -194,10 +177,8 @@ def parse_crosses(crosses: Texts, reader: Reader) -> list[tuple[str, str]]:
     for text in crosses or ():
         candidates = _split_pair(text, reader.names)
         if not candidates:
-            raise FolklearnError(
-                f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
-                f"{join_names(reader.names)}"
-            )
+            names = join_names(reader.names)
+            raise FolklearnError(f"--cross {text!r} must be A:B, of the columns: {names}")
         pairs.append(candidates[0])
     return pairs
 

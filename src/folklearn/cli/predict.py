@@ -14,7 +14,7 @@ import numpy as np
 from typer import Option
 
 from folklearn.cli import display, options
-from folklearn.cli.display import new_console, progress_bar, warnings_shown
+from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.endings import AtomicOutputs, stream_signals
 from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
@@ -22,6 +22,7 @@ from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.roles import ID
 from folklearn.model.row_explanation import explain_rows
 from folklearn.model.run import Score
+from folklearn.progress import show_bar
 from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
@@ -35,20 +36,16 @@ _MAX_REASONS = 3  # of a row
 class PredictOptions:
     """What is written about rows."""
 
-    output: str = Option(
-        options.STDOUT, "--output", "-o", metavar="OUT.csv", help="Output; - is standard output."
-    )
+    output: str = Option("-", "--output", "-o", metavar="OUT.csv", help="- is standard output.")
     coverage: float | None = Option(
         None,
         metavar="SHARE",
-        help="Write the set of labels that a row may have, too: for a share of labels that the "
-        "model was learned with.",
+        help="Add the set of labels: a share that the model has.",
     )
     costs: options.Texts = Option(
         None,
-        metavar="LABEL=N",
-        help="Predict the class of least expected cost: N for a row of LABEL that is predicted as "
-        "another class, or LABEL:PREDICTED=N as that one; 1 for any other mistake; repeatable.",
+        metavar="LABEL[:PREDICTED]=N",
+        help="What a mistake costs, 1 by default: predict the class of least cost; repeatable.",
     )
     explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next.")
     on_bad_row: options.OnBadRow = "stop"
@@ -90,7 +87,7 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
         columns = {"labelled": dataset.target in reader.names, "explain": asked.explain}
         with (
             stream_signals() as signals,
-            progress_bar(console, "predicting", reader.n_rows) as report,
+            show_bar(console, "predicting", reader.n_rows) as report,
             open_writer(asked.output, path, dataset, coverage=asked.coverage, **columns) as writer,
         ):
             rows = dataset.rows()

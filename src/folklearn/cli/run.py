@@ -24,7 +24,7 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
-from folklearn.progress import working_time
+from folklearn.progress import show_bar, working_time
 from folklearn.readers.reader import BadRow, Reader, Scan
 from folklearn.report import style
 from folklearn.utils import count_of
@@ -44,25 +44,16 @@ class ModelOptions:
     """What a new model is; one that is loaded keeps its own settings."""
 
     cross: Texts = Option(None, metavar="A:B", help="Columns whose products count; repeatable.")
-    terms: str = Option(
-        "auto",
-        metavar="auto|none|all",
-        help="Curves, products and waves of columns: as many as a budget allows, none (lines "
-        "only), or all.",
-    )
+    terms: str = Option("auto", metavar="auto|none|all", help="Curves and products of columns.")
     classes: Text = Option(None, metavar="FILE", help="Labels known in advance, one a line.")
     class_weight: Texts = Option(
-        None,
-        metavar="balanced|LABEL=W",
-        help="Weight of the rows of a class, repeatable, or all classes alike.",
+        None, metavar="balanced|LABEL=W", help="Weight of the rows of a class; repeatable."
     )
     learner: Text = Option(None, metavar="NAME", help=_LEARNER_HELP)
     set: Texts = Option(None, metavar="NAME=N", help="Setting of the learner: lam=0.5; repeatable.")
     windows: bool = Option(False, "--windows", help="Loss and bound of the last 64, 128, ... rows.")
     coverage: list[float] | None = Option(
-        None,
-        metavar="SHARE",
-        help="Of labels that prediction sets should have; repeatable. Default: .8, .9 and .95.",
+        None, metavar="SHARE", help="Of labels in prediction sets; repeatable. Default: .8 .9 .95."
     )
     coverage_by: str = Option("all", metavar="all|class", help="Sets over all rows, or by class.")
 
@@ -71,10 +62,7 @@ class ModelOptions:
         defaults = {field.name: field.default.default for field in fields(self)}  # type: ignore
         for name, value in (vars(self) | of_columns).items():
             if value and value != defaults.get(name):
-                raise FolklearnError(
-                    f"--{name.replace('_', '-')} cannot be combined with --load: a saved model "
-                    "keeps its settings"
-                )
+                raise FolklearnError(f"--{name.replace('_', '-')} cannot be combined with --load")
 
     def choose_learner(self) -> tuple[str, dict[str, Any]]:
         """Return the name of the learner and its settings; raise unless it takes them."""
@@ -104,19 +92,13 @@ class RunOptions:
     shuffle: bool = Option(False, "--shuffle", help="Learn in a random order; all rows in memory.")
     seed: int = Option(0, help="Random seed.")
     exact: bool = Option(False, "--exact", help="Fit a logistic regression at the end in any case.")
-    monitor: bool = Option(
-        False, "--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."
-    )
+    monitor: bool = Option(False, "--monitor", help="Print an alarm when the loss rises.")
     device: options.Device = OWN
     plot: Text = Option(None, metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
-    predictions: Text = Option(
-        None, "-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."
-    )
+    predictions: Text = Option(None, "-p", "--predictions", metavar="OUT.csv", help="- to stdout.")
     save: Text = Option(None, "-f", "--save", metavar="MODEL", help="Save the model.")
     load: Text = Option(None, "-i", "--load", metavar="MODEL", help="Continue with a saved model.")
-    checkpoint: Text = Option(
-        None, metavar="60s", help="With --save: save this often too; s, m, h."
-    )
+    checkpoint: Text = Option(None, metavar="60s", help="With --save: this often too; s, m, h.")
     on_bad_row: options.OnBadRow = "stop"
     bad_rows: Text = Option(None, metavar="OUT.csv", help="Write skipped rows and their reasons.")
     quiet: options.Quiet = False
@@ -129,9 +111,7 @@ class RunOptions:
         if self.bad_rows is not None and self.on_bad_row != "skip":
             raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
         if self.checkpoint is not None and self.save is None:
-            raise FolklearnError(
-                "--checkpoint is of use only with --save: where should it be written?"
-            )
+            raise FolklearnError("--checkpoint is of use only with --save")
         options.parse_seconds("--checkpoint", self.checkpoint)
         if self.plot is not None:
             style.check_format(self.plot)
@@ -223,20 +203,16 @@ def _scan(dataset: ModelDataset, console: Console) -> None:
     model, reader = dataset.model, dataset.reader
     if dataset.one_pass and not model.labels and not catalogue.grows(model.learner_name):
         raise FolklearnError(
-            f"{model.learner_name} must know all classes beforehand, and one pass brings them as "
-            "they come: let it read a file twice, name them (--classes FILE), or choose one of: "
-            f"{', '.join(catalogue.growing())}"
+            f"{model.learner_name} must know all classes beforehand: let it read a file twice, "
+            f"name them (--classes FILE), or choose one of: {', '.join(catalogue.growing())}"
         )
     weights = model.label_encoder.class_weight
     if dataset.one_pass and weights == BALANCED:
-        raise FolklearnError(
-            "--class-weight balanced needs all labels first: let it read a file twice, or give "
-            "weights as --class-weight LABEL=W"
-        )
+        raise FolklearnError("--class-weight balanced needs all labels first; give LABEL=W instead")
     if dataset.one_pass:
         dataset.begin()
     else:
-        with display.progress_bar(console, "checking", reader.n_rows) as report:
+        with show_bar(console, "checking", reader.n_rows) as report:
             dataset.begin(report)
         options.check_two_classes(model.labels, dataset)
         if isinstance(weights, Mapping) and not model.n_rounds:
@@ -286,7 +262,7 @@ def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[
         speed = n / (working_time() - started)
         console.print(format_cells([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
 
-    with display.progress_bar(console, "learning", total) as report:
+    with show_bar(console, "learning", total) as report:
         for n in counts:
             report(n)
             if n >= max(1, 2 * n_shown):

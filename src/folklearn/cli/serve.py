@@ -2,12 +2,10 @@
 
 import shlex
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,9 +55,7 @@ class ServeOptions:
 
     def limits(self) -> Limits:
         if self.archive and self.keep_days is None and self.keep_bytes is None:
-            raise InvalidInputError(
-                "--archive needs --keep-days or --keep-bytes: nothing is removed"
-            )
+            raise InvalidInputError("--archive needs --keep-days or --keep-bytes")
         return Limits(
             memory=round(1e9 * self.memory),
             keep_days=self.keep_days,
@@ -206,15 +202,11 @@ def warmup(quiet: Quiet = False) -> None:
     Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
     """
     console = new_console(quiet)
-    steps: dict[str, Callable[[], None]] = {
-        "words": partial(_use_model, text="one more text"),
-        "models": _use_model,
-        "decisions": _decide,
-        **{name: partial(warm_up, name) for name in LEARNERS},
-    }
     with warnings_shown(new_console(quiet=True)):
-        for name, use in steps.items():
-            use()
+        warm_up_service()
+        console.print("Compiled for the service.")
+        for name in LEARNERS:
+            warm_up(name)
             console.print(f"Compiled for {name}.")
     console.print("All of this is compiled.")
 

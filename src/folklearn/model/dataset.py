@@ -275,16 +275,13 @@ class ModelDataset:
 
     def warn_of_missing(self) -> None:
         """Warn of texts that were taken for missing numbers or dates; of each column once."""
-        taken = {n: c for n, c in self.reader.missing.taken.items() if c and n not in self._told}
+        taken = {n: t for n, t in self.reader.missing.taken.items() if n not in self._told}
         self._told.update(taken)
         if taken:
-            sentences = []
-            for name, counts in taken.items():
-                texts = ", ".join(f"{count_of(n, 'value')} {text!r}" for text, n in counts.items())
-                verb = "was" if counts.total() == 1 else "were"
-                sentences.append(f"column {name!r}: {texts} {verb} taken for missing")
+            columns = "; ".join(f"{str(sorted(t))[1:-1]} in {name!r}" for name, t in taken.items())
             remedy = f"; for a category of its own: {format_role(min(taken), CATEGORY)}"
-            warn_of_data("; ".join(sentences) + remedy * (not self.reader.has_fixed_roles))
+            remedy *= not self.reader.has_fixed_roles
+            warn_of_data(f"taken for a missing value: {columns}{remedy}")
 
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
         """Look at all rows if they can be read twice, and prepare the model for them; once."""
@@ -311,7 +308,7 @@ class ModelDataset:
         if model.encoder is not None:
             return
         if isinstance(features, SparseRows) and counts is not None:
-            size = counts.n_features + 1, max(2, len(model.labels))
+            size = len(counts.features) + 1, max(2, len(model.labels))
             is_wide = select_backend(*size, device_named(model.device)) != PAIRS
         elif isinstance(features, SparseRows):
             is_wide = len(np.unique(features[:1].indices)) > _MAX_DENSE_FEATURES

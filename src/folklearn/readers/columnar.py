@@ -1,14 +1,12 @@
 """Sources that hold columns: Parquet and Arrow (IPC, Feather), data frames.
 
-Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
-of seconds; columns of other types, and the index that pandas stores, are left out.
+Columns are read as the schema says, durations as numbers of seconds; columns of other types than
+numbers, text and dates, and the index that pandas stores, are left out.
 """
 
 import io
 import os
 import re
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
@@ -38,7 +36,7 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ArrowReader(Reader):
-    """A Parquet file, an Arrow file or stream; files from a pipe go to a temporary one."""
+    """A Parquet file, an Arrow file or stream; files from a pipe are kept in memory."""
 
     unit = "row"
 
@@ -52,13 +50,9 @@ class ArrowReader(Reader):
         self._source, self._is_stream = source, magic.startswith(STREAM)
         self.is_live = source.is_live and self._is_stream
         self.can_reread = not self.is_live
-        self._path: Any = source.path
-        if not self._is_stream and (source.is_live or source.path is None):
-            self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
-            weakref.finalize(self, self._copy.close)
-            self._copy.writelines(source.raw())
-            self._copy.flush()
-            self._path = self._copy.name
+        is_piped = source.is_live or source.path is None
+        # The end of a file is read first.
+        self._data = b"".join(source.raw()) if is_piped and not self._is_stream else None
         with self._catch_damage(), self._open(looking=True) as file:
             schema = file.schema_arrow if self.format == "parquet" else file.schema
             if self.format == "parquet":
@@ -67,13 +61,11 @@ class ArrowReader(Reader):
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):
             if field.name in names:
-                raise InvalidInputError(
-                    f"{self.name} has two columns named {field.name!r}; rename one"
-                )
+                raise InvalidInputError(f"{self.name} has two columns {field.name!r}; rename one")
             if not field.name.strip() and number > 1:
                 raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
             if kind_of_type(field.type) is None:
-                self.leave_out(field.name, str(field.type))
+                self.left_out[field.name] = str(field.type)
             elif not _PANDAS_INDEX.fullmatch(field.name):
                 names[field.name] = None
         self.names = tuple(names)
@@ -100,14 +92,18 @@ class ArrowReader(Reader):
                     row += piece.num_rows
 
     def _open(self, looking: bool) -> Any:
+        if self._is_stream:
+            file = io.BufferedReader(IteratorIO(self._source.raw(looking)))
+            return self._arrow.ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
+        if self._data is not None:
+            file = self._arrow.BufferReader(self._data)
+        else:
+            file = self._arrow.OSFile(os.fspath(self._source.path or ""))
         if self.format == "parquet":
             from pyarrow.parquet import ParquetFile
 
-            return ParquetFile(self._path, pre_buffer=False)
-        if not self._is_stream:
-            return self._arrow.ipc.open_file(self._arrow.OSFile(os.fspath(self._path)))
-        file = io.BufferedReader(IteratorIO(self._source.raw(looking)))
-        return self._arrow.ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
+            return ParquetFile(file, pre_buffer=False)
+        return self._arrow.ipc.open_file(file)
 
     @contextmanager
     def _catch_damage(self) -> Iterator[None]:
@@ -218,7 +214,7 @@ class FrameReader(Reader):
             first = self._frame[:_BATCH_ROWS].get_column(self._frame_names[name]).to_list()
             if not convert_values(first)[1]:
                 return True
-        self.leave_out(name, str(dtype))
+        self.left_out[name] = str(dtype)
         return False
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:

@@ -1,11 +1,9 @@
 """CSV: a header, then one record per row.
 
-Cells are separated by commas, semicolons, tabs or bars, whichever the header has most of, or by
-what the caller says. Spaces around names and cells and blank lines do not matter.
-
-A chunk is read by pyarrow, one with faults or irregular quotes by Python's csv, which names the
-line. Python alone would take 3 times as long for text (10^5 rows of 11 mixed columns: 1.6 s instead
-of .5 s), and more for numbers.
+Cells are separated by whichever of commas, semicolons, tabs and bars the header has most of, or as
+the caller says. Spaces around names and cells and blank lines do not matter. A chunk is read by
+pyarrow, one with faults or irregular quotes by Python's csv, which names the line and takes 3 times
+as long (10^5 rows of 11 mixed columns: 1.6 s instead of .5 s).
 """
 
 import codecs
@@ -49,9 +47,7 @@ class CsvReader(LineReader):
         unquoted = _QUOTED.sub("", source.first_line())
         self.delimiter = max(_DELIMITERS, key=unquoted.count) if delimiter is None else delimiter
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
-            raise InvalidInputError(
-                f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
-            )
+            raise InvalidInputError(f"the delimiter is {delimiter!r}; expected one character")
         if delimiter is None and self.delimiter != ",":
             self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
         self._header = b""  # everything up to the first row, as written
@@ -91,9 +87,7 @@ class CsvReader(LineReader):
         original: dict[str, str] = {}
         for number, name in enumerate(names, start=1):
             if not name and number > 1:
-                raise InvalidInputError(
-                    f"column {number} of {self.name} has no name in line {line}; name it there"
-                )
+                raise InvalidInputError(f"column {number} of {self.name} has no name, line {line}")
             new = name
             while new in original or (new != name and new in n_renamed):
                 n_renamed[name] += 1
@@ -208,9 +202,7 @@ class CsvReader(LineReader):
         except csv.Error as error:
             raise InvalidInputError(f"it cannot be read as CSV ({error})") from None
         if self.names and len(cells) != len(self.names):
-            raise InvalidInputError(
-                f"it has {len(cells)} cells where the header has {len(self.names)}"
-            )
+            raise InvalidInputError(f"it has {len(cells)} cells, the header {len(self.names)}")
         return cells
 
     def _is_blank(self, record: bytes) -> bool:

@@ -80,25 +80,20 @@ def _make_reader(source: Any, format: str | None, encoding: str | None, **of_csv
         return source
     if isinstance(source, (str, os.PathLike, ByteSource)) or hasattr(source, "read"):
         if format is not None and format not in _BY_ENDING:
-            raise FolklearnError(
-                f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}"
-            )
+            raise FolklearnError(f"there is no format {format!r}, only: {', '.join(FORMATS)}")
         stored = source if isinstance(source, ByteSource) else open_source(source, encoding)
         format = _BY_ENDING[format] if format else _detect_format(stored)
         return _READERS[format][0](stored, **(of_csv if format == "csv" else {}))
     if is_frame(source):
         return FrameReader(source)
-    advice = "arrays: learn_many(X, y)"
-    if isinstance(source, Mapping):
-        advice = "one row is [row]"
-    elif hasattr(source, "to_frame") or hasattr(source, "collect"):  # a Series, a LazyFrame
-        advice = f"{'to_frame' if hasattr(source, 'to_frame') else 'collect'}() makes it a frame"
-    elif isinstance(source, Iterable) and not isinstance(source, np.ndarray):
-        return RowsReader(source)
-    raise InvalidInputError(
-        "rows come from a file, a data frame or a list of dictionaries, not from "
-        f"{type(source).__name__}; {advice}"
-    )
+    is_lazy = hasattr(source, "to_frame") or hasattr(source, "collect")  # a Series, a LazyFrame
+    if is_lazy or not isinstance(source, Iterable) or isinstance(source, (Mapping, np.ndarray)):
+        raise InvalidInputError(
+            "rows come from a file, a data frame or a list of dictionaries, not from "
+            f"{type(source).__name__}; one row is [row], a series series.to_frame(), a lazy frame "
+            "frame.collect(), and arrays are for learn_many(X, y)"
+        )
+    return RowsReader(source)
 
 
 def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
@@ -144,13 +139,12 @@ def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
 
 
 def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
-    types = {name: type for name, type in reader.left_out.items() if name not in ignored}
-    left_out = [f"{name!r} ({type})" for name, type in types.items()]
+    left_out = [f"{name!r} ({t})" for name, t in reader.left_out.items() if name not in ignored]
     if left_out:
-        columns = "column is" if len(left_out) == 1 else "columns are"
-        n_further = len(left_out) - _MAX_COLUMNS_NAMED
-        further = f" and {n_further} more" if n_further > 0 else ""
+        n_more = len(left_out) - _MAX_COLUMNS_NAMED
         warn_of_data(
-            f"{len(left_out)} {columns} left out of {reader.name}, because only numbers, text, "
-            f"dates and durations can be read: {', '.join(left_out[:_MAX_COLUMNS_NAMED])}{further}"
+            f"left out of {reader.name}, because only numbers, text, dates and durations can be "
+            f"read: {', '.join(left_out[:_MAX_COLUMNS_NAMED])}"
+            + f" and {n_more} more"
+            * (n_more > 0)
         )

@@ -113,12 +113,6 @@ class Reader(ABC):
     def all_names(self) -> set[str]:
         return {*self.names, *self.left_out}
 
-    def leave_out(self, column: str, type: str) -> None:
-        if column not in self.left_out:
-            why = "" if self.left_out else ": only numbers, text, dates and durations can be read"
-            self.left_out[column] = type
-            self.notes.append(f"column {column!r} holds {type} and is left out{why}")
-
     def check_column_count(self, n_columns: int) -> None:
         if n_columns > MAX_COLUMNS:
             raise InvalidInputError(
@@ -168,10 +162,7 @@ class Reader(ABC):
         """
         for name, kind in kinds.items():
             if name in self.left_out and kind != "object":
-                raise InvalidInputError(
-                    f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
-                    "can be"
-                )
+                raise InvalidInputError(f"column {name!r} of {self.name} cannot be read; drop it")
             if not (self._has_late_columns or name in self.all_names):
                 raise self.missing_column_error(name)
         if not self.can_reread:
@@ -317,7 +308,6 @@ class Scan:
 
     n_rows: int = 0  # good ones
     labels: dict[Any, int] = field(default_factory=dict)  # how often
-    first_lines: dict[Any, int] = field(default_factory=dict)  # of every label
     n_unlabelled: int = 0
     has_soft_labels: bool = False  # mappings, which are not counted
     sorted: bool = False
@@ -325,7 +315,6 @@ class Scan:
     missing: dict[str, int] = field(default_factory=dict)  # values, by column, where some are
     n_bad: int = 0  # rows that were left out
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the first distinct texts
-    n_features: int = 0
     features: tuple[int, ...] = ()  # that rows name by number, the first distinct ones
     _n_runs: int = 0  # of equal labels
     _last_label: Any = None
@@ -341,27 +330,25 @@ class Scan:
                 values |= dict.fromkeys(column.values[i] for i in distinct_codes(column.codes)[0])
                 self.values[name] = tuple(values)[:_MAX_VALUES_SCANNED]
         if target is not None and target in table.columns:
-            self._add_labels(table.lines, table.columns[target])
+            self._add_labels(table.columns[target])
         elif target is not None:
             self.n_unlabelled += len(table)
         weights = None if weight is None else table.columns.get(weight)
         if isinstance(weights, np.ndarray) and not is_missing(weights).all():
             self.largest_weight = max(self.largest_weight or 0.0, float(np.nanmax(weights)))
-        if isinstance(table.features, SparseRows) and self.n_features < _MAX_FEATURES_SCANNED:
+        if isinstance(table.features, SparseRows) and len(self.features) < _MAX_FEATURES_SCANNED:
             known_features = np.union1d(self.features, table.features.compact().indices)
             self.features = tuple(known_features[:_MAX_FEATURES_SCANNED].astype(int).tolist())
-            self.n_features = len(self.features)
 
-    def _add_labels(self, lines: NDArray[np.int64], column: Column) -> None:
+    def _add_labels(self, column: Column) -> None:
         is_object = kind_of_column(column) == "object"
         labels: Any = column if is_object else as_text_column(column).to_list()
-        for line, label, is_gap in zip(lines.tolist(), labels, is_missing(column), strict=True):
+        for label, is_gap in zip(labels, is_missing(column), strict=True):
             self.has_soft_labels |= isinstance(label, Mapping)
             if is_gap or not isinstance(label, Hashable):
                 self.n_unlabelled += 1
                 continue
             self.labels[label] = self.labels.get(label, 0) + 1
-            self.first_lines.setdefault(label, line)
             self._n_runs += label != self._last_label
             self._last_label = label
 

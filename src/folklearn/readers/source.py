@@ -31,21 +31,8 @@ _MAGIC_BYTES = 8  # tell the compression
 _ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
-_FOREIGN_FORMATS = {
-    b"BZh": "packed with bzip2; unpack it first: bunzip2",
-    b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
-    b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
-    b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
-    b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
-    b"%PDF": f"a PDF document: {_READABLE}",
-}
+_PACKED = b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"PK\x03\x04"  # bzip2, xz, 7-Zip; zip and Excel
 _BINARY = re.compile(rb"^\x89|[\0-\x08\x0e-\x1a]")  # PNG and HDF5, or a control character
-_MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 # What cannot be decoded becomes a byte that UTF-8 never has, which marks its line as bad.
 codecs.register_error("folklearn.bad_byte", lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
@@ -173,10 +160,7 @@ class ByteSource:
         for piece in self._decode(looking):
             n_read += len(piece)
             if looking and self.is_live and n_read > _MAX_PEEKED_BYTES:
-                raise InvalidInputError(
-                    f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that can "
-                    "be read; is it text?"
-                )
+                raise InvalidInputError(f"{self.name} begins without a row; is it text?")
             waiting += piece
             is_long = len(waiting) > _MAX_LINE_BYTES
             if b"\n" not in piece and not is_long:
@@ -186,10 +170,7 @@ class ByteSource:
             if not end and is_long:
                 end = data.find(b"\n") + 1
                 if not end:
-                    raise InvalidInputError(
-                        f"line {line} of {self.name} is longer than {_MAX_LINE_BYTES >> 20} MB; "
-                        "is it text?"
-                    )
+                    raise InvalidInputError(f"line {line} of {self.name} is too long; is it text?")
             if end:
                 yield Chunk(data[:end], line)
                 line += data.count(b"\n", 0, end)
@@ -217,16 +198,14 @@ class ByteSource:
 
     def _detect_codec(self, start: bytes) -> str | None:
         """Return the codec of text that begins so, None for UTF-8; raise if it is no text."""
-        for magic, problem in _FOREIGN_FORMATS.items():
-            if self.first_bytes.startswith(magic):
-                raise InvalidInputError(f"{self.name} is {problem}")
+        if self.first_bytes.startswith(_PACKED):
+            raise InvalidInputError(f"{self.name} is an archive or a workbook; unpack it")
         if self.encoding is not None:
             name = codecs.lookup(self.encoding).name
             return None if name in ("utf-8", "utf-8-sig", "ascii") else self.encoding
-        codec = next((codec for mark, codec in _MARKS.items() if start.startswith(mark)), None)
-        if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
-            codec = codec or "utf-16-le"
-        if codec is not None:
+        has_mark = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if has_mark or (start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]):
+            codec = "utf-16" if has_mark else "utf-16-le"
             self.notes.append(f"encoding {codec}")
             return codec
         if start[8:10] == b'{"' and b"\0" in start[:8]:
@@ -259,9 +238,7 @@ class ByteSource:
         if text:
             yield bytes(text)
         if error is not None:
-            raise InvalidInputError(
-                f"{self.name} is {how}, and damaged or cut off ({error}); pack it again"
-            )
+            raise InvalidInputError(f"{self.name} is {how}, and damaged or cut off: {error}")
 
 
 def _peek(pieces: Iterator[bytes], n: int) -> tuple[bytes, Iterator[bytes]]:

@@ -3,21 +3,15 @@
 svmlight has lines ``label index:value ...``, and a comment after ``#``; a line may have no label,
 and ``qid:`` is ignored. With a bar behind its label a plain line is one of VW.
 
-VW has lines ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...``:
+VW has lines ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...``: a word that touches
+the first bar, or starts with an apostrophe, is a tag and no label; a value that is left out is 1; a
+feature that occurs twice in a line has the sum of its values; one without a name is called by its
+position. A feature is called ``namespace^feature``, or just ``feature`` if the namespace has no
+name; its index is a hash of that, or, for a whole number without a namespace, the number itself.
+Labels of several actions are refused. A line without a weight has NaN for it, which means 1.
 
-* a word that touches the first bar, or starts with an apostrophe, is a tag and no label; the
-  apostrophe is no part of it;
-* a value that is left out is 1, and a namespace may scale all of its values;
-* a feature that occurs twice in a line has the sum of its values;
-* a feature without a name is called by its position in the namespace.
-
-A feature is called ``namespace^feature``, or just ``feature`` if the namespace has no name; its
-index is a hash of that, or, for a whole number without a namespace, the number itself. VW's labels
-of several actions, with costs or probabilities, are refused. A line without a weight has NaN for
-it, which means 1. Plain lines are parsed by a kernel, others by Python, which takes 25 times as
-long (10^5 rows of 16 features: 7.9 s, not .3).
-
-Labels of both are text and stay as they are written.
+Labels are text and stay as they are written. Plain lines are parsed by a kernel, others by Python,
+which takes 25 times as long (10^5 rows of 16 features: 7.9 s, not .3).
 """
 
 import math
@@ -146,17 +140,13 @@ def parse_svmlight(text: str) -> SparseLine | None:
         index, colon, value = word.partition(":")
         if index == "qid" and colon:
             continue
-        if not colon or not _INDEX.fullmatch(index):
+        if not colon or not _INDEX.fullmatch(index) or int(index) >= N_FEATURES:
             raise InvalidInputError(
-                f"{word!r} is not a column number, a colon and a value, like 3:0.5"
+                f"{word!r} is not a column number below {N_FEATURES}, a colon and a value"
             )
-        column = int(index)
-        if column in features:
-            raise InvalidInputError(f"column {column} occurs twice")
-        if column >= N_FEATURES:
-            raise InvalidInputError(f"column {column}: numbers of columns are below {N_FEATURES}")
-        absent = "there is no value; leave the column out instead"
-        features[column] = _parse_value(value, f"column {column}", absent)
+        if int(index) in features:
+            raise InvalidInputError(f"column {int(index)} occurs twice")
+        features[int(index)] = _parse_value(value, f"column {int(index)}")
     return SparseLine(features, label)
 
 
@@ -195,20 +185,17 @@ class VwReader(_SparseReader):
 
 def parse_vw(text: str) -> SparseLine:
     words, tag, features = split_vw_line(text)
-    label, weight_text = (*words, None, None)[:2]
+    label = words[0] if words else None
     if label is not None and (":" in label or "," in label):
         raise InvalidInputError(
             f"{label!r} is not a class: labels of several actions, costs or probabilities cannot "
             "be learned; for a log of decisions there is folklearn policy-value"
         )
-    if len(words) > 2:
+    weight = parse_number(words[1]) if len(words) == 2 else None
+    if len(words) > 1 and not (weight is not None and 0.0 <= weight <= MAX_WEIGHT):
         raise InvalidInputError(
-            f"there are {len(words)} words before the bar; expected a label and perhaps a weight"
-        )
-    weight = None if weight_text is None else parse_number(weight_text)
-    if weight_text is not None and not (weight is not None and 0.0 <= weight <= MAX_WEIGHT):
-        raise InvalidInputError(
-            f"the weight is {weight_text!r}; expected a number from 0 to {MAX_WEIGHT:g}"
+            f"{' '.join(words)!r} before the bar is not a label and perhaps a weight from 0 to "
+            f"{MAX_WEIGHT:g}"
         )
     return SparseLine(features, label, weight, tag)
 
@@ -258,11 +245,10 @@ def index_feature(name: str) -> int:
     return int(kernels.feature_index(text, 0, len(text), 0, 0, N_FEATURES))
 
 
-def _parse_value(text: str, where: str, absent: str = "") -> float:
+def _parse_value(text: str, where: str) -> float:
     value, fault = to_number(text)
     if not fault and math.isnan(value):
         fault = f"{text!r} is not a number" if text else "there is no value after the colon"
-        fault = absent or fault
     if fault:
         raise InvalidInputError(f"{where}: {fault}")
     return value

@@ -1,12 +1,10 @@
 """Tables of named, typed columns: what every reader yields and every model takes."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,8 @@ Dates = NDArray[np.datetime64]
 Objects = NDArray[np.object_]
 RowSelection = slice | NDArray[np.int64] | NDArray[np.bool_]
 Faults = dict[int, str]  # what is wrong, by row
-# Takes values of a column and how often each occurs; returns None for those that are missing.
-DropGaps = Callable[[Sequence[Any], Iterable[int]], list[Any]]
+# Takes values of a column, and returns None for those that are missing.
+DropGaps = Callable[[Sequence[Any]], list[Any]]
 
 _SCALAR_TYPES = {int, float, bool, type(None)}
 _MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # of a slice of rows
@@ -235,15 +233,11 @@ def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int
 
 
 class MissingValues:
-    """What stands for a missing value besides what always does, and how often texts did.
+    """What stands for a missing value besides what always does, and which texts did.
 
     Of every column None, NaN and an empty text are missing, and so are the texts and numbers
-    `asked` for. Where numbers or dates are expected the usual spellings (`convert.is_gap`) are too.
-
-    Attributes
-    ----------
-    texts : those asked for, numbers as text.
-    taken : how often texts that were not asked for were taken for missing, by column.
+    `asked` for. Where numbers or dates are expected the usual spellings (`convert.is_gap`) are too:
+    those that were `taken` so, by column, are warned of.
     """
 
     def __init__(self, asked: Any = None) -> None:
@@ -251,27 +245,22 @@ class MissingValues:
         self.asked = (asked,) if isinstance(asked, str | int | float) else tuple(asked)
         for value in self.asked:
             if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise InvalidInputError(
-                    f"missing holds texts and numbers, such as ('?', -999), got {value!r}"
-                )
+                raise InvalidInputError(f"missing holds texts and numbers, got {value!r}")
         texts = [text for text in map(convert.format_cell, self.asked) if text is not None]
         numbers = [number for number in map(convert.parse_number, texts) if number is not None]
         self.texts, self.values = texts, frozenset[Any]((*texts, *numbers))
         self._numbers = np.array(numbers)
-        self.taken: dict[str, Counter[str]] = {}
+        self.taken: dict[str, set[str]] = {}
 
-    def drop(self, name: str, values: Sequence[Any], counts: Iterable[int]) -> list[Any]:
+    def drop(self, name: str, values: Sequence[Any]) -> list[Any]:
         """Return values of a column of numbers or dates, None for texts that are missing."""
-        kept, taken = list(values), self.taken.setdefault(name, Counter())
-        for i, (value, n) in enumerate(zip(values, counts, strict=False)):
-            if isinstance(value, str):
-                text = value.strip()
-                if text in self.values:
-                    kept[i] = None
-                elif convert.is_gap(text):
-                    kept[i] = None
-                    if text.lower() in convert.WARNED_GAPS:
-                        taken[text] += n
+        kept = list(values)
+        for i, value in enumerate(values):
+            text = value.strip() if isinstance(value, str) else None
+            if text is not None and (text in self.values or convert.is_gap(text)):
+                kept[i] = None
+                if text not in self.values and text.lower() in convert.WARNED_GAPS:
+                    self.taken.setdefault(name, set()).add(text)
         return kept
 
     def mask(self, table: Table) -> Table:
@@ -320,12 +309,11 @@ def convert_values(
     kind: Kind | None = None,
     decimal: str = ".",
     drop: DropGaps | None = None,
-    counts: Iterable[int] | None = None,
 ) -> tuple[Column, Faults]:
     """Return values as a column of a kind, and the faults by row.
 
     If the kind is None it is that of the values, and no number is too large. Where numbers or
-    dates are expected, `drop` gets the texts and `counts`, how often each occurs, 1 if None.
+    dates are expected, `drop` gets the texts.
     """
     if kind == "object":
         return np.fromiter(values, object, len(values)), {}
@@ -348,7 +336,7 @@ def convert_values(
     if kind == "text":
         return TextColumn.of(values), faults
     if drop is not None and any(issubclass(t, str) for t in types):
-        values = drop(values, repeat(1) if counts is None else counts)
+        values = drop(values)
     are_plain = False
     if kind == "number" and types <= {str, type(None)} and decimal == ".":
         are_plain = "_" not in "".join(filter(None, values))
@@ -381,8 +369,7 @@ def decode_column(
 ) -> tuple[Column, Faults]:
     """Convert distinct values to no text, once; row t has value `codes[t]`, none if that is -1."""
     distinct: Any
-    counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist() if drop else None
-    distinct, faults = convert_values(values, kind, decimal, drop, counts)
+    distinct, faults = convert_values(values, kind, decimal, drop)
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}

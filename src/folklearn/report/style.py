@@ -161,9 +161,7 @@ def size_in_inches(ax: Any) -> tuple[float, float]:
 def check_format(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise InvalidInputError(
-            f"cannot draw {os.fspath(path)}: its name must end in {', '.join(FORMATS)}"
-        )
+        raise InvalidInputError(f"cannot draw {path}: its name must end in {', '.join(FORMATS)}")
     return suffix[1:]
 
 
