@@ -265,9 +265,6 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
     assert written[0].startswith(magic)
 
 
-_NO_WINDOWS = "windows need start, stop and loss, equally long"
-
-
 @pytest.mark.parametrize(
     ("draw", "sentence"),
     [

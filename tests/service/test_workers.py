@@ -4,6 +4,9 @@ import asyncio
 import http.client
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -238,3 +241,51 @@ def test_workers_are_replaced_without_a_lost_request(tmp_path: Path) -> None:
         assert rows == sum(n_done.values())
         assert post(service, f"{MODEL}/verify", None)["same"] is True
     assert audit.same_bytes(folder).keys() == {"labels"}
+
+
+@pytest.mark.parametrize("n_workers", ["0", "1"])
+def test_requests_wait_while_the_service_is_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, n_workers: str
+) -> None:
+    """The socket is that of a supervisor, as systemd's; no connection is refused meanwhile."""
+    folder, n_done, is_ending = tmp_path / "folder", 0, False
+    secret = lives.first_key(folder)
+    command = [sys.executable, "-m", "folklearn.cli.app", "serve", folder, "--workers", n_workers]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = Client(f"http://127.0.0.1:{listening.getsockname()[1]}", secret)
+
+        def start() -> subprocess.Popen[bytes]:
+            environment = {**os.environ, "LISTEN_FDS": "1", "LISTEN_PID": ""}
+            script = 'LISTEN_PID=$$ exec "$@"'
+            return subprocess.Popen(
+                ["sh", "-c", script, "sh", *command],
+                env=environment,
+                cwd=lives.ROOT,
+                stdout=subprocess.DEVNULL,
+                close_fds=False,
+                preexec_fn=lambda: os.dup2(listening.fileno(), 3),
+            )
+
+        def work() -> None:
+            nonlocal n_done
+            while not is_ending:
+                model.learn("ab"[n_done % 2], {"x": float(n_done)})
+                n_done += 1
+
+        process = start()
+        model = client.create("labels", windows=False)
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(2):
+            before = n_done
+            while n_done < before + 20:
+                assert thread.is_alive(), "a request was lost"
+            process.terminate()
+            assert process.wait() == 0
+            process = start()
+        is_ending = True
+        thread.join()
+        assert model.describe()["rows"] == n_done
+        process.terminate()
+        process.wait()
+    assert "refused" not in caplog.text

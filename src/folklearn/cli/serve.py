@@ -75,7 +75,9 @@ def serve(
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
-    limits, is_new = asked.limits(), server.lacks_key(folder, asked.host)
+    limits, listening = asked.limits(), server.inherited_socket()
+    host, port = (asked.host, asked.port) if listening is None else listening.getsockname()[:2]
+    is_new = server.lacks_key(folder, host)
     with warnings_shown(new_console(quiet=False)):
         warm_up_service()
 
@@ -86,7 +88,7 @@ def serve(
         typer.echo(
             f"folder     {folder}, {len(models)} models, {service.store.n_replayed} events replayed"
         )
-        address = server.address(asked.host, port)
+        address = server.address(host, port)
         key = server.first_key(folder) if is_new else None  # not before it can be shown
         if key is not None:
             typer.echo(f"key        {key}")
@@ -96,8 +98,8 @@ def serve(
 
     with suppress(KeyboardInterrupt, Terminated):
         server.serve(
-            folder, asked.host, asked.port, limits, print_address,
-            n_workers=asked.workers, log=asked.log,
+            folder, host, port, limits, print_address,
+            n_workers=asked.workers, log=asked.log, listening=listening,
         )  # fmt: skip
     typer.echo("stopped    everything is kept")
 

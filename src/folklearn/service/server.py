@@ -31,6 +31,7 @@ from folklearn.service.service import Service
 from folklearn.service.workers import UVICORN_OPTIONS, serve_with_workers
 
 TENANT = "main"
+_FIRST_INHERITED = 3  # file descriptor, by the protocol of systemd
 _BALLAST_BYTES = 16_000_000  # of a file to remove when the disk is full, to have room for repairs
 
 
@@ -88,6 +89,19 @@ def lacks_key(folder: Path, host: str) -> bool:
     return is_without
 
 
+def inherited_socket() -> socket.socket | None:
+    """Return the socket that systemd, or its like, opened for this process; None if it did not.
+
+    It outlives the process, so that requests wait while the service is started again.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    listening = socket.socket(fileno=_FIRST_INHERITED)
+    if os.environ.get("LISTEN_FDS") != "1" or listening.family == socket.AF_UNIX:
+        raise InvalidInputError("the service listens on one TCP socket: name one in its unit")
+    return listening
+
+
 def first_key(folder: Path) -> str:
     return Keys(folder).create(tenant=TENANT, scopes=["admin"], note="the first key")
 
@@ -121,12 +135,13 @@ def serve(
     *,
     n_workers: int = 0,
     log: str = "text",
+    listening: socket.socket | None = None,
 ) -> None:
     """Serve a folder until a signal comes; `begun` is told the port before the first request."""
     configure_logs(log)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=2048)
+        listening = listening or socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise InvalidInputError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
