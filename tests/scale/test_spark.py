@@ -197,7 +197,7 @@ def test_what_a_fit_refuses(spark, rng):
         on_spark.fit(df.where("label = 'top'"), label="label")
     words = df.withColumn("text", functions.lit("three words here at least"))
     with pytest.raises(FolklearnError, match="words"):
-        on_spark.fit(words, label="label")
+        on_spark.fit(words, label="label", roles={"text": "words"})
 
 
 def test_what_comes_twice_or_late_is_refused(spark, rng, tmp_path):

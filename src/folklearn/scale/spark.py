@@ -154,12 +154,13 @@ def fit(
     model = Model(**settings)
     heaviest = 1.0 if weight is None else table.agg({weight: "max"}).first()[0]
     counts = sorted(map(tuple, table.groupBy(_column(label)).count().collect()))
+    if len(counts) < 2:
+        raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
     model.declare(
         [value for value, _ in counts], counts=[n for _, n in counts], max_weight=heaviest or 1.0
     )
     model.run(table.limit(sample).toArrow(), label, weight=weight)
-    if model.pipeline is None or model.pipeline.learner is None:
-        raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
+    assert model.pipeline is not None
     check_fit_size(model.pipeline)
     content = model.to_bytes()
 
