@@ -20,7 +20,7 @@ from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import StackedSgd
 from folklearn.model.batch import RawBatch
-from folklearn.model.holdout import HoldoutWeights, ScaledLearner, StripeScores
+from folklearn.model.holdout import HoldoutWeights, ScaledLearner
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
 from folklearn.model.terms import FIRST_OPENING, review_terms
@@ -325,10 +325,10 @@ class OnlinePipeline(ScaledLearner):
         T = len(X)
         P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        holdout, evidence, scores, start = self.holdout, self.evidence, None, 0
+        holdout, evidence, start = self.holdout, self.evidence, 0
         while start < T:
             if self.n_rounds == holdout.next_round:
-                scores = self._begin_stripe(X, labels, soft, weights, start)
+                holdout.begin(self.n_rounds, self.learner, self.scaler)
             stop = start + evidence.chunk_rows - evidence.rows.n_rows
             for due in filter(None, (holdout.next_round, self._next_opening)):
                 stop = min(stop, start + max(1, due - self.n_rounds))
@@ -361,7 +361,7 @@ class OnlinePipeline(ScaledLearner):
                 evidence.settle()
             if holdout.is_open:
                 holdout.rows.add(batch)
-            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds, scores):
+            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds):
                 self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
             if self.n_rounds == self._next_opening:
@@ -377,16 +377,6 @@ class OnlinePipeline(ScaledLearner):
         if X.shape[1] > self.n_features:
             n_numbers = len(X.slots) if self.sparse else 0
             self.grow(n_features=X.shape[1], n_numbers=n_numbers, **late)
-
-    def _begin_stripe(
-        self, X: Any, labels: Labels, soft: Array, weights: Array, start: int
-    ) -> StripeScores | None:
-        stripe = slice(start, start + self.holdout.stripe_rows)
-        ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
-        is_whole = stripe.stop <= len(X)
-        return self.holdout.begin(
-            self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
-        )
 
     def _admit_class(self, X: Any, Z: Any, n_classes: int, P: Array) -> None:
         """Predict a row without knowing of its new class, then make room for the class."""
