@@ -9,7 +9,7 @@ data are a `folklearn.DataWarning`.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from folklearn.utils import import_optional
 
@@ -62,16 +62,17 @@ def working_time() -> float:
     return now - COMPILATION._past
 
 
-@contextmanager
-def report_progress(progress: Progress, total: int, what: str) -> Iterator[Report]:
-    """Yield a report: a bar, the caller's function, or nothing that is seen."""
+def report_progress(progress: Progress, total: int, what: str) -> AbstractContextManager[Report]:
+    """Return a context of a report: a bar, the caller's function, or nothing that is seen."""
     if callable(progress):
-        yield progress
-    elif not progress:
-        yield lambda done: None
-    else:
-        rich = import_optional("rich.progress", "progress=True needs")
-        console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
-        with rich.Progress(console=console, get_time=working_time) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+        return nullcontext(progress)
+    return _show_bar(total, what) if progress else nullcontext(lambda done: None)
+
+
+@contextmanager
+def _show_bar(total: int, what: str) -> Iterator[Report]:
+    rich = import_optional("rich.progress", "progress=True needs")
+    console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
+    with rich.Progress(console=console, get_time=working_time) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -23,7 +23,7 @@ from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
 from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.export import make_onnx
 from folklearn.model.labels import PendingPrediction, encode_labels
-from folklearn.model.refit import EncodedRows, refit_tables
+from folklearn.model.refit import refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
 from folklearn.model.summary import ModelSummary, render_report
@@ -335,13 +335,13 @@ class Model(TableClassifier):
         MapReduce.from_options(n_jobs, device)  # checks, before anything is learned
         self._forget()
         dataset = ModelDataset(self, source, target, weight=weight, shuffle=seed, **options)
-        tables, encoded = [], EncodedRows(exact)
+        tables, run = [], Run(self, dataset.reader.name, exact)
         for rows, result in dataset.steps(progress=progress):
             tables.append(rows.take_labelled())
-            encoded.add(self, result)
+            run.add(rows, result)
         if self.learner_name == "auto" and passes != 1:
             refit_tables(self, tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
-        self.hindsight = encoded.regression(self)
+        run.regress()
         return self
 
     def certificate(self) -> Certificate | None:
