@@ -8,7 +8,7 @@ experts are weighted in whatever predicts many rows at once.
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -142,11 +142,6 @@ class HoldoutWeights(Serializable):
     def n_bytes(self) -> int:
         return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
 
-    def without_stripe(self) -> Self:
-        copied = self._shallow()
-        copied._drop_stripe()
-        return copied
-
     def to_record(self) -> Record:
         record = super().to_record()
         record.config["names"] = list(self.losses)
@@ -269,11 +264,10 @@ class ScaledLearner(Serializable):
             raise InvalidInputError("there are no weights before the second class")
         return self.learner.coef()
 
-    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return weights (K, d), constants (K,) of raw features: `coef`, or W, without clipping."""
-        scaler = self.scaler
+    def linear(self) -> tuple[Array, Array]:
+        """Return weights (K, d), constants (K,) of raw features: `coef`, without clipping."""
+        scaler, W = self.scaler, self.coef()
         assert isinstance(scaler, OnlineScaler)
-        W = self.coef() if W is None else W
         a, b = scaler.line()
         of_features = W[:, self.feature_columns]
         constants = of_features @ b

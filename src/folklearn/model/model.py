@@ -399,20 +399,18 @@ class Model(TableClassifier):
         return monitor
 
     @overload
-    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation: ...
+    def explain(self, *, importance: bool = True) -> Explanation: ...
 
     @overload
     def explain(self, row: Any) -> RowExplanation: ...
 
-    def explain(
-        self, row: Any = None, *, importance: bool = True, seed: int = 0
-    ) -> Explanation | RowExplanation:
+    def explain(self, row: Any = None, *, importance: bool = True) -> Any:
         """Return weights and shapes of columns, and what recent rows lose without each column.
 
         Of a row (a mapping, or a table of one row): why it is predicted as it is, by column.
         """
         if row is None:
-            return explain_model(self, importance=importance, seed=seed)
+            return explain_model(self, importance=importance)
         table, unlearned = make_table(self, row), UnlearnedValues(self)
         explained = next(explain_rows(self, table))
         unlearned.count(table)

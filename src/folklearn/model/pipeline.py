@@ -60,13 +60,6 @@ class OnlinePipeline(ScaledLearner):
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
         next to them (`MixedScaler`); "auto" is a `StackedSgd`.
-
-    Examples
-    --------
-    >>> model = OnlinePipeline("folklore", n_features=1)
-    >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
-    >>> P.shape, u.round(2).tolist(), model.n_classes
-    ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
     """
 
     def __init__(
@@ -161,7 +154,8 @@ class OnlinePipeline(ScaledLearner):
         copied = self._shallow()
         copied.scaler = copy.deepcopy(self.scaler)
         copied.learner = None if self.learner is None else self.learner.copy_to_predict()
-        copied.holdout = self.holdout.without_stripe()
+        copied.holdout = self.holdout._shallow()
+        copied.holdout._drop_stripe()
         copied.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
         copied.evidence.numeric = list(self.evidence.numeric)
         return copied

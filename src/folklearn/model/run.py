@@ -9,7 +9,7 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.errors import InvalidInputError, warn_of_data
-from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
+from folklearn.metrics.accumulator import ClassRecord, Metrics
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
@@ -194,11 +194,6 @@ class Run(Score):
         model = self.model
         columns = [] if model.encoder is None else model.metrics.by_column(model.encoder)
         return describe_oddities(model) + describe_columns(columns)
-
-    @property
-    def windows(self) -> tuple[Segment, ...]:
-        """The run in up to 64 segments."""
-        return self.metrics.segments
 
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
         """Add rows that were learned, or only predicted."""
