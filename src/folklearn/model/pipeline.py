@@ -204,8 +204,10 @@ class OnlinePipeline(ScaledLearner):
             weight = validation.weight(weight)
             if weight > self.max_weight:
                 validation.check_max_weight(weight, self.max_weight)
+        label, soft = y, validation.NO_SOFT
         if not is_hard:
-            y = encode_labels(np.asarray(y)[None], 1, n_classes)[1][0]
+            label, soft = -1, encode_labels(np.asarray(y)[None], 1, n_classes)[1][0]
+            y = soft
         z = scaler.scale_row(x, True)
         row, p = self._predicted
         if row is not x and (row is None or row.tobytes() != x.tobytes()):
@@ -213,10 +215,7 @@ class OnlinePipeline(ScaledLearner):
         self._predicted = None, None
         unseen = (self.n_new + 0.5) / (self.n_rounds + 1.0)
         self.n_rounds += 1
-        if is_hard:
-            learner._learn(z, y, validation.NO_SOFT, weight)
-        else:
-            learner._learn(z, -1, y, weight)
+        learner._learn(z, label, soft, weight)
         self.evidence.rows.add_row(x, y, weight)
         if self.holdout.is_open:
             self.holdout.rows.add_row(x, y, weight)

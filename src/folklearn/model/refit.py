@@ -161,18 +161,6 @@ def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapRed
     return LocalPasses(lambda: batches, engine)
 
 
-def _with_labels_alike(batches: list[Rows], n_classes: int) -> list[Rows]:
-    """Return the batches that have rows, all with soft labels if some are soft."""
-    batches = [batch for batch in batches if len(batch.weights)]
-    if not any(len(batch.soft) for batch in batches):
-        return batches
-    for i, batch in enumerate(batches):
-        if not len(batch.soft):
-            soft = np.eye(n_classes)[batch.labels]
-            batches[i] = batch._replace(labels=np.full(len(soft), -1), soft=soft)
-    return batches
-
-
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
     """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
     if _is_wide(pipeline, device):
@@ -235,7 +223,11 @@ def _refit_wide(
                 "all rows together do not fit in memory: the model that learned on line "
                 "predicts, and no fit to all rows is made"
             )
-    batches = _with_labels_alike(batches, n_classes)
+    batches = [batch for batch in batches if len(batch.weights)]
+    if any(len(batch.soft) for batch in batches):  # then all of them
+        hard = np.eye(n_classes)
+        batches = [b if len(b.soft) else b._replace(soft=hard[b.labels]) for b in batches]
+        batches = [batch._replace(labels=np.full(len(batch.soft), -1)) for batch in batches]
     Xs, norms, labels, soft, weights = zip(*batches, strict=True)
     X, bases = concatenate(Xs), np.concatenate([rows.bases for rows in Xs])
     if pipeline.dense is not None:

@@ -45,7 +45,6 @@ class Checkpoint:
     loss: float
     holdout_loss: float
     error: float
-    seconds: float
     lower_bound: float = math.nan  # known at the end, and where bounds of windows are kept
 
 
@@ -223,8 +222,7 @@ class Run(Score):
         if certificate is not None and certificate.valid and metrics.weight > 0.0:
             bound = certificate.best_linear_at_least / metrics.weight
         averages = metrics.average_loss, metrics.holdout_loss, metrics.n_errors / max(1, n_rounds)
-        seconds = working_time() - self._started
-        self.checkpoints.append(Checkpoint(n_rounds, *averages, seconds, bound))
+        self.checkpoints.append(Checkpoint(n_rounds, *averages, bound))
 
     def regress(self) -> None:
         """Add the regression in hindsight, and let go of the rows."""
