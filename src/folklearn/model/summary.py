@@ -231,6 +231,15 @@ class ModelSummary:
         return function(*self.plot_data[name], **options)
 
 
+class ReportPage(str):
+    """The text of an HTML page, which a notebook does not print in full."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"ReportPage of {len(self):,} characters"
+
+
 def render_report(title: str, facts: ModelSummary, path: Any = None) -> str:
     """Return a summary as one HTML page that needs no other file; write it to a path."""
     names = [name for name in facts.plot_data if name not in ("errors", "drift")]
@@ -242,7 +251,7 @@ def render_report(title: str, facts: ModelSummary, path: Any = None) -> str:
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
-    return page
+    return ReportPage(page)
 
 
 def describe_claims(model: "Model", certificate: Certificate | None = None) -> list[str]:
