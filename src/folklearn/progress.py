@@ -9,7 +9,7 @@ data are a `folklearn.DataWarning`.
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from folklearn.utils import import_optional
@@ -63,17 +63,14 @@ def working_time() -> float:
     return now - COMPILATION._past
 
 
-@contextmanager
-def report_progress(progress: Progress, total: int, what: str) -> Iterator[Report]:
-    """Yield a report: a bar, the caller's function, or nothing that is seen."""
+def report_progress(progress: Progress, total: int, what: str) -> AbstractContextManager[Report]:
+    """Return a context of a report: a bar, the caller's function, or nothing that is seen."""
     if callable(progress):
-        yield progress
-    elif not progress:
-        yield lambda done: None
-    else:
-        console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
-        with show_bar(console, what, total) as report:
-            yield report
+        return nullcontext(progress)
+    if not progress:
+        return nullcontext(lambda done: None)
+    console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
+    return show_bar(console, what, total)
 
 
 @contextmanager

@@ -653,12 +653,3 @@ def test_saved_is_the_last_model(tmp_path, rng):
     order = [loaded.labels.index(label) for label in model.classes_.tolist()]
     np.testing.assert_array_equal(loaded.predict_proba(X)[:, order], model.predict_proba(X))
     assert loaded.predict(X) == model.predict(X).tolist()
-
-
-def test_verbose_is_a_bar_on_standard_error(capsys, rng):
-    pytest.importorskip("rich")
-    X, y = sample(rng)
-    quick(verbose=True).fit(X, y)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "learning" in err

@@ -62,7 +62,7 @@ def test_weights_of_rows_do_not_lift_the_floors_of_a_run(tmp_path):
     rows = [{"a": rng.normal(), "w": 10.0, "y": "pq"[i]} for i in rng.integers(2, size=600)]
     model = Model(windows=True)
     run = model.run(rows, "y", weight="w")
-    assert all(not one.lower_bound > 0.75 for one in run.windows)  # nats: a coin has .69
+    assert all(not one.lower_bound > 0.75 for one in run.metrics.segments)  # nats: a coin has .69
 
 
 def test_fitting_again_forgets_what_other_rows_decided():

@@ -116,8 +116,14 @@ def test_a_header_that_looks_like_a_row_is_noted(write):
         (b"a,\xff,y\n", "line 1 of data.csv: it has bytes that are not UTF-8; name the encoding"),
         ('a,"y\n1,2\n', "line 1 of data.csv: it cannot be read as CSV"),
         (gzip.compress(b"a,y\n1,p\n", mtime=0)[:-9], "data.csv is gzipped, and damaged or cut off"),
-        (b"BZh91AY&SY", "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV"),
-        (b"PK\x03\x04....", "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV"),
+        (
+            b"BZh91AY&SY",
+            "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV",
+        ),
+        (
+            b"PK\x03\x04....",
+            "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV",
+        ),
         (b"a,y\r1,p\r2,q", "line 1 of data.csv: it cannot be read as CSV"),
         (pickle.dumps({"a": 1}), "data.csv is binary, or text in another encoding"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "data.csv is binary, or text in another encoding"),

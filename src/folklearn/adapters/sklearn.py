@@ -32,7 +32,6 @@ from folklearn.model.dataset import declare_table
 from folklearn.model.model import Model
 from folklearn.model.refit import refit_tables
 from folklearn.model.roles import IGNORED
-from folklearn.progress import report_progress
 from folklearn.readers.columnar import is_frame
 from folklearn.readers.open import as_table, open_reader
 from folklearn.readers.table import Table, slice_rows
@@ -90,7 +89,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs : threads of the fit to all rows, -1 for all cores, None is 1; the model is the same.
     device : of the sums of that fit, and of the learners "auto" and "leader": "cpu", the default,
         or a device of PyTorch such as "cuda" (extra ``gpu``). An unpickled model is on the CPU.
-    verbose : show the progress of `fit` on standard error.
 
     Attributes
     ----------
@@ -144,7 +142,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         n_jobs: int | None = None,
         device: str | None = None,
-        verbose: bool = False,
     ) -> None:
         self.learner = learner
         self.B = B
@@ -163,7 +160,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
-        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,11 +198,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 seed = check_random_state(self.random_state).randint(2**31 - 1)
             if self.shuffle:
                 order = np.random.default_rng([seed, 0]).permutation(order)
-            with report_progress(self.verbose, len(table), "learning") as report:
-                for rows in slice_rows(table):
-                    part = order[rows]
-                    self.model_.learn_many(table.take(part), labels[part], weight=weights[part])
-                    report(rows.stop)
+            for rows in slice_rows(table):
+                part = order[rows]
+                self.model_.learn_many(table.take(part), labels[part], weight=weights[part])
             if most_passes:
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)

@@ -146,7 +146,8 @@ class Learner(Serializable, ABC):
         """Predict, then learn, checked rows, dense or sparse; return the predictions (T, K)."""
         P = np.empty((len(rows.X), self.n_classes))
         done = 0
-        for batch in [rows] if self.takes_sparse else rows.dense_parts():
+        is_whole = self.takes_sparse or not isinstance(rows.X, SparseRows)
+        for batch in [rows] if is_whole else rows.dense_parts():
             start = 0
             while start < len(batch.X):
                 stop = min(start + self._rows_at_once(batch), len(batch.X))

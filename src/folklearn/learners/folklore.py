@@ -123,10 +123,10 @@ class SecondOrderLearner(Learner):
         self._run_blocks(rows, P)
         self._forget()
 
-    def _run_blocks(self, rows: Rows, P: Array, *, block: int = 0, learning: bool = True) -> None:
+    def _run_blocks(self, rows: Rows, P: Array, *, learning: bool = True) -> None:
         """Predict rows into P (T, K), each before it is learned: blocks of 1 are the loop."""
         X, norms, *labelled = rows
-        b = block or block_size(self.n_features, self.n_classes - 1)
+        b = block_size(self.n_features, self.n_classes - 1)
         with threads_for(len(self._S)):
             if b == 1:
                 run_loop(self._S, self._memo, X, *labelled, 0, len(X), learning, P)

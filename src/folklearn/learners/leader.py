@@ -20,6 +20,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting, Tracker
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
+from folklearn.kernels.second_order_blocks import run_loop
 from folklearn.learners.base import FixedLearner, LeadingModel, Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
@@ -174,19 +175,21 @@ class ExpertLearner(Learner):
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         with threads_for(self.n_features * self.n_classes):
-            folklore_p, start = P, 0
-            if self._folklore is not None:  # goes ahead: its rounds do not depend on the others
+            X, _, *targets = rows
+            folklore, folklore_p, start = self._folklore, P, 0
+            if folklore is not None:  # goes ahead: its rounds do not depend on the others
                 folklore_p = np.empty_like(P)
-                self._folklore._run_blocks(rows, folklore_p, block=1)
+                with threads_for(len(folklore._S)):
+                    ahead = *targets, 0, len(X), True, folklore_p
+                    run_loop(folklore._S, folklore._memo, X, *ahead)
             while start < len(P):
                 state, is_due = self._state, False
                 if self._sums is not None and state.spec.only_leaders:
-                    X, _, labels, soft, weights = rows.of(slice(start, None))
-                    predicted = self._sums.run(state, X, labels, soft, weights)
+                    rest, _, labels, soft, weights = rows.of(slice(start, None))
+                    predicted = self._sums.run(state, rest, labels, soft, weights)
                     P[start : start + len(predicted)] = predicted
                     start += len(predicted)
                 else:
-                    X, _, *targets = rows
                     arrays = folklore_p, X, *targets, P
                     start, is_due = panel.run(state.memo, state.plan, *arrays, start)
                 if is_due:

@@ -55,23 +55,15 @@ class _Test(NamedTuple):
 
 
 class ColumnCounts(Serializable):
-    r"""Counts of the values in every place of a row, by which columns are found that have changed.
+    """Counts of the values in every place of a row, by which columns are found that have changed.
 
     The first 256 rows set 7 quantiles of every number; what comes later is counted in the bins
-    between them, in spans of rows that double in length, and by class. For a question with n
-    answers (is there a value? in which bin? is it this category?) and counts c of them, before and
-    after a row s,
-
-    .. math:: E = \sum_s w_s\, \frac{m(c^{<s})\, m(c^{\ge s})}{\sup_q \prod_i q_i^{c_i}}, \qquad
-        m(c) = \frac{\Gamma(n/2)}{\Gamma(n/2 + \sum_i c_i)}
-        \prod_i \frac{\Gamma(1/2 + c_i)}{\Gamma(1/2)},
-
-    :math:`w_s = 1/\log_2(j + 2) - 1/\log_2(j + 3)` after j spans of 64 rows.
+    between them, in spans of rows that double in length, and by class.
 
     Guarantee: if the rows after the first 256 are independent with one distribution, the
-    probability that the E of any of M questions is ever :math:`M / \alpha` or more, and so that a
-    column is ever said to have changed, is at most :math:`\alpha` = 1 %
-    (docs/theory/monitoring.md, section 7).
+    probability that a column is ever said to have changed is at most 1 %. The test, of every
+    question (is there a value? in which bin? is it this category?), and its proof are in
+    docs/theory/monitoring.md, section 7.
 
     Time a row: some nanoseconds for every place; memory O(log T) of a place, and K.
     """

@@ -82,7 +82,6 @@ class Scores:
     soft: Array  #: (T, K) soft labels, no rows without
     weight: Array  #: (T,)
     losses: Array  #: (T,), -ln of the probability of the label, unweighted; at most 34.5
-    n_clipped: int  #: rounds in which the label had a probability below 1e-15
 
     def __repr__(self) -> str:
         averages = f"log loss {self.log_loss:.4g}, error {self.error_rate:.3g}"
@@ -161,8 +160,8 @@ def score(P: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None) -> Sco
     Examples
     --------
     >>> scores = score([[0.5, 0.5], [1.0, 0.0]], [0, 1])
-    >>> [round(float(loss), 3) for loss in scores.losses], scores.n_clipped, scores.error_rate
-    ([0.693, 34.539], 1, 0.5)
+    >>> [round(float(loss), 3) for loss in scores.losses], scores.error_rate
+    ([0.693, 34.539], 0.5)
     """
     P = validation.numbers("P", P)
     if P.ndim != 2:
@@ -170,13 +169,7 @@ def score(P: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None) -> Sco
     P = check_probabilities(P, *P.shape)
     labels, soft = validation.labels(y, *P.shape)
     weights = validation.weights(weight, len(P))
-    is_low = P < MIN_PROBABILITY
-    if len(soft):
-        is_clipped = ((soft > 0.0) & is_low).any(axis=1)
-    else:
-        is_clipped = is_low[np.arange(len(P)), labels]
-    losses = log_losses(P, labels, soft, MIN_PROBABILITY)
-    return Scores(P, labels, soft, weights, losses, int(is_clipped.sum()))
+    return Scores(P, labels, soft, weights, log_losses(P, labels, soft, MIN_PROBABILITY))
 
 
 def progressive(

@@ -211,8 +211,7 @@ class ModelDataset:
                 if n_learned is not None:
                     doubled = max(_FIRST_DOUBLING, 1 << n_learned.bit_length())
                     stop = min(stop, start + doubled - n_learned)
-                is_whole = stop - start == len(table)
-                rows = table if is_whole else table.take(slice(start, stop))
+                rows = table.take(slice(start, stop))
                 weights = np.ones(len(rows))
                 if self.weight is not None and self.weight in rows.columns:
                     rows, weights = self._check_weights(rows)
@@ -365,8 +364,7 @@ class ModelDataset:
             for rows in self.rows(self.model.n_rounds):
                 yield from self.learn(rows)
                 n_rows += len(rows.table)
-                if report is not None:
-                    report(n_rows)
+                report(n_rows)
         if self.has_numbered_features:
             self.keep_names()
         if self.reader.left_out.keys() - self._warned_of:  # later rows may have such columns

@@ -124,14 +124,14 @@ class Explanation:
         return f"Explanation of {len(self.names)} weights for {len(self.labels)} classes{most}"
 
 
-def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
+def explain_model(model: "Model", *, importance: bool) -> Explanation:
     pipeline, encoder = model.pipeline, model.encoder
     if pipeline is None or encoder is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
     table, labels = model.recent.rows()
     names, W = _find_weights(pipeline, encoder, table)
     W = W - W.mean(axis=1, keepdims=True)
-    rises = _measure_importance(model, table, labels, seed) if importance else {}
+    rises = _measure_importance(model, table, labels) if importance else {}
     shapes: tuple[Any, ...] = ()
     if pipeline.dense is not None and encoder.dense is not None:
         shapes = find_shapes(pipeline.dense, encoder.dense, table, rises)
@@ -195,8 +195,8 @@ def find_words(texts: Iterable[str]) -> dict[int, str]:
     return {abs(int(murmurhash3_32(w.encode("utf-8"), seed=0))) % HASHED: w for w in words}
 
 
-def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) -> dict[str, float]:
-    rng, encoder = np.random.default_rng(seed), model.encoder
+def _measure_importance(model: "Model", table: Table, labels: Any) -> dict[str, float]:
+    rng, encoder = np.random.default_rng(0), model.encoder
     assert encoder is not None
     has_label = labels >= 0
     if not has_label.any():

@@ -8,7 +8,7 @@ experts are weighted in whatever predicts many rows at once.
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,8 +34,6 @@ _WIDE_SPACING = 16  # wide models: a stripe begins after a sixteenth of the roun
 _DECAY = 0.8  # of the record, from one stripe to the next
 _DEGRADED_FACTOR, _DEGRADED_NATS = 1.2, 0.05  # excess over the progressive loss that is reported
 _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
-
-StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
 
 
 def holdout_warning(loss: float, holdout_loss: float) -> str:
@@ -73,43 +71,24 @@ class HoldoutWeights(Serializable):
         self._set_totals(np.zeros(2))
         self._drop_stripe()
 
-    @property
-    def stripe_rows(self) -> int:
-        """The number of rows of the stripe that begins next."""
-        return min(_MAX_STRIPE_ROWS, self._start // _STRIPE_SHARE)
-
-    def begin(
-        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: RawBatch | None
-    ) -> StripeScores | None:
-        """Begin a stripe if it is time.
-
-        If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
-        returned, for `end` once the rows have been learned.
-        """
+    def begin(self, n_rounds: int, learner: Learner | None, scaler: Any) -> None:
+        """Begin a stripe if it is time."""
         self.next_round = self._start
         if n_rounds != self._start:
-            return None
-        n_rows = self.stripe_rows
+            return
+        n_rows = min(_MAX_STRIPE_ROWS, n_rounds // _STRIPE_SHARE)
         self._start += max(2 * n_rows, n_rounds // _WIDE_SPACING if self.wide else 0)
         self._stop, self.next_round = n_rounds + n_rows, self._start
-        scores = None
-        if learner is not None and ahead is not None:
-            scores = self._score(learner, scaler, ahead)
-        elif learner is not None:
+        if learner is not None:
             self._learner, self._scaler = learner.copy_to_predict(), copy.deepcopy(scaler)
-        self.is_open = self._learner is not None
-        if self.is_open or scores is not None:
-            self.next_round = self._stop
-        return scores
+            self.is_open, self.next_round = True, self._stop
 
-    def end(self, n_rounds: int, scores: StripeScores | None = None) -> bool:
-        """Score the rows of a stripe if it is complete, unless they were; tell whether it was."""
+    def end(self, n_rounds: int) -> bool:
+        """Score the rows of a stripe if it is complete; tell whether it was."""
         if n_rounds != self._stop:
             return False
         if self.is_open:
             self._close(1)
-        else:
-            self._add_scores(scores)
         return True
 
     def release_rows(self) -> None:
@@ -121,16 +100,16 @@ class HoldoutWeights(Serializable):
         batch, learner, scaler = self.rows.batch(), self._learner, self._scaler
         self._drop_stripe()
         if learner is not None and batch is not None and len(batch.weights) >= least_rows:
-            self._add_scores(self._score(learner, scaler, batch))
+            self._score(learner, scaler, batch)
 
     def _drop_stripe(self) -> None:
         self._learner, self._scaler = None, None
         self.rows, self.is_open, self.next_round = BatchBuffer(), False, self._start
 
-    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
+    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> None:
         batch = _cut(batch, scaler, learner.n_classes)
         if not len(batch.weights):
-            return None
+            return
         Z = scaler.transform(batch.X)
         P = learner._expert_predictions(Z, validation.norms(Z))
         labels, soft = batch.Y.argmax(axis=1), batch.Y
@@ -142,16 +121,10 @@ class HoldoutWeights(Serializable):
         losses = log_losses(P, labels, soft, TINY) @ batch.weights
         mixture_loss = log_losses(np.tensordot(shares, P, 1), labels, soft, TINY) @ batch.weights
         weight = batch.weights.sum()
-        averages = dict(zip(names, (losses / weight).tolist(), strict=True))
-        return averages, np.array([mixture_loss, weight])
-
-    def _add_scores(self, scores: StripeScores | None) -> None:
-        self.next_round = self._start
-        if scores is not None:
-            losses, totals = scores
-            past = self.losses if self.losses.keys() >= losses.keys() else {}  # of other experts
-            self.losses = {name: _DECAY * past.get(name, 0.0) + losses[name] for name in losses}
-            self._set_totals(_DECAY * self._totals + totals)
+        past = self.losses if self.losses.keys() >= set(names) else {}  # of other experts
+        averages = zip(names, (losses / weight).tolist(), strict=True)
+        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in averages}
+        self._set_totals(_DECAY * self._totals + np.array([mixture_loss, weight]))
 
     def _set_totals(self, totals: Array) -> None:
         self._totals = totals  # loss and weight of recent stripes
@@ -168,11 +141,6 @@ class HoldoutWeights(Serializable):
     @property
     def n_bytes(self) -> int:
         return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
-
-    def without_stripe(self) -> Self:
-        copied = self._shallow()
-        copied._drop_stripe()
-        return copied
 
     def to_record(self) -> Record:
         record = super().to_record()
@@ -296,11 +264,10 @@ class ScaledLearner(Serializable):
             raise InvalidInputError("there are no weights before the second class")
         return self.learner.coef()
 
-    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
-        """Return weights (K, d), constants (K,) of raw features: `coef`, or W, without clipping."""
-        scaler = self.scaler
+    def linear(self) -> tuple[Array, Array]:
+        """Return weights (K, d), constants (K,) of raw features: `coef`, without clipping."""
+        scaler, W = self.scaler, self.coef()
         assert isinstance(scaler, OnlineScaler)
-        W = self.coef() if W is None else W
         a, b = scaler.line()
         of_features = W[:, self.feature_columns]
         constants = of_features @ b

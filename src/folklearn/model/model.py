@@ -23,7 +23,7 @@ from folklearn.model.dataset import ModelDataset, UnlearnedValues, make_encoder
 from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.export import make_onnx
 from folklearn.model.labels import PendingPrediction, encode_labels
-from folklearn.model.refit import EncodedRows, refit_tables
+from folklearn.model.refit import refit_tables
 from folklearn.model.row_explanation import RowExplanation, explain_rows, make_table
 from folklearn.model.run import Run
 from folklearn.model.summary import ModelSummary, render_report
@@ -335,13 +335,13 @@ class Model(TableClassifier):
         MapReduce.from_options(n_jobs, device)  # checks, before anything is learned
         self._forget()
         dataset = ModelDataset(self, source, target, weight=weight, shuffle=seed, **options)
-        tables, encoded = [], EncodedRows(exact)
+        tables, run = [], Run(self, dataset.reader.name, exact)
         for rows, result in dataset.steps(progress=progress):
             tables.append(rows.take_labelled())
-            encoded.add(self, result)
+            run.add(rows, result)
         if self.learner_name == "auto" and passes != 1:
             refit_tables(self, tables, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
-        self.hindsight = encoded.regression(self)
+        run.regress()
         return self
 
     def certificate(self) -> Certificate | None:
@@ -399,20 +399,18 @@ class Model(TableClassifier):
         return monitor
 
     @overload
-    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation: ...
+    def explain(self, *, importance: bool = True) -> Explanation: ...
 
     @overload
     def explain(self, row: Any) -> RowExplanation: ...
 
-    def explain(
-        self, row: Any = None, *, importance: bool = True, seed: int = 0
-    ) -> Explanation | RowExplanation:
+    def explain(self, row: Any = None, *, importance: bool = True) -> Any:
         """Return weights and shapes of columns, and what recent rows lose without each column.
 
         Of a row (a mapping, or a table of one row): why it is predicted as it is, by column.
         """
         if row is None:
-            return explain_model(self, importance=importance, seed=seed)
+            return explain_model(self, importance=importance)
         table, unlearned = make_table(self, row), UnlearnedValues(self)
         explained = next(explain_rows(self, table))
         unlearned.count(table)

@@ -20,7 +20,7 @@ from folklearn.learners.catalogue import WIDE, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.sparse_sgd import StackedSgd
 from folklearn.model.batch import RawBatch
-from folklearn.model.holdout import HoldoutWeights, ScaledLearner, StripeScores
+from folklearn.model.holdout import HoldoutWeights, ScaledLearner
 from folklearn.model.labels import encode_labels
 from folklearn.model.stream_evidence import StreamEvidence
 from folklearn.model.terms import FIRST_OPENING, review_terms
@@ -60,13 +60,6 @@ class OnlinePipeline(ScaledLearner):
     sparse : keep rows sparse all the way (`SparseInput`, `SparseScaler`); "auto" is a `SparseSgd`.
     dense : of rows with words, a pipeline that has learned nothing and learns the other columns
         next to them (`MixedScaler`); "auto" is a `StackedSgd`.
-
-    Examples
-    --------
-    >>> model = OnlinePipeline("folklore", n_features=1)
-    >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
-    >>> P.shape, u.round(2).tolist(), model.n_classes
-    ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
     """
 
     def __init__(
@@ -161,7 +154,8 @@ class OnlinePipeline(ScaledLearner):
         copied = self._shallow()
         copied.scaler = copy.deepcopy(self.scaler)
         copied.learner = None if self.learner is None else self.learner.copy_to_predict()
-        copied.holdout = self.holdout.without_stripe()
+        copied.holdout = self.holdout._shallow()
+        copied.holdout._drop_stripe()
         copied.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
         copied.evidence.numeric = list(self.evidence.numeric)
         return copied
@@ -210,8 +204,10 @@ class OnlinePipeline(ScaledLearner):
             weight = validation.weight(weight)
             if weight > self.max_weight:
                 validation.check_max_weight(weight, self.max_weight)
+        label, soft = y, validation.NO_SOFT
         if not is_hard:
-            y = encode_labels(np.asarray(y)[None], 1, n_classes)[1][0]
+            label, soft = -1, encode_labels(np.asarray(y)[None], 1, n_classes)[1][0]
+            y = soft
         z = scaler.scale_row(x, True)
         row, p = self._predicted
         if row is not x and (row is None or row.tobytes() != x.tobytes()):
@@ -219,10 +215,7 @@ class OnlinePipeline(ScaledLearner):
         self._predicted = None, None
         unseen = (self.n_new + 0.5) / (self.n_rounds + 1.0)
         self.n_rounds += 1
-        if is_hard:
-            learner._learn(z, y, validation.NO_SOFT, weight)
-        else:
-            learner._learn(z, -1, y, weight)
+        learner._learn(z, label, soft, weight)
         self.evidence.rows.add_row(x, y, weight)
         if self.holdout.is_open:
             self.holdout.rows.add_row(x, y, weight)
@@ -325,10 +318,10 @@ class OnlinePipeline(ScaledLearner):
         T = len(X)
         P, u, self.holdout_losses = np.zeros((T, n_classes)), np.empty(T), np.empty(T)
         self.n_known = np.concatenate([[self.n_classes], n_known[:-1]])[:T]
-        holdout, evidence, scores, start = self.holdout, self.evidence, None, 0
+        holdout, evidence, start = self.holdout, self.evidence, 0
         while start < T:
             if self.n_rounds == holdout.next_round:
-                scores = self._begin_stripe(X, labels, soft, weights, start)
+                holdout.begin(self.n_rounds, self.learner, self.scaler)
             stop = start + evidence.chunk_rows - evidence.rows.n_rows
             for due in filter(None, (holdout.next_round, self._next_opening)):
                 stop = min(stop, start + max(1, due - self.n_rounds))
@@ -361,7 +354,7 @@ class OnlinePipeline(ScaledLearner):
                 evidence.settle()
             if holdout.is_open:
                 holdout.rows.add(batch)
-            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds, scores):
+            if self.n_rounds == holdout.next_round and holdout.end(self.n_rounds):
                 self._share_holdout()
             self.holdout_losses[start - 1] = holdout.loss
             if self.n_rounds == self._next_opening:
@@ -377,16 +370,6 @@ class OnlinePipeline(ScaledLearner):
         if X.shape[1] > self.n_features:
             n_numbers = len(X.slots) if self.sparse else 0
             self.grow(n_features=X.shape[1], n_numbers=n_numbers, **late)
-
-    def _begin_stripe(
-        self, X: Any, labels: Labels, soft: Array, weights: Array, start: int
-    ) -> StripeScores | None:
-        stripe = slice(start, start + self.holdout.stripe_rows)
-        ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
-        is_whole = stripe.stop <= len(X)
-        return self.holdout.begin(
-            self.n_rounds, self.learner, self.scaler, ahead if is_whole else None
-        )
 
     def _admit_class(self, X: Any, Z: Any, n_classes: int, P: Array) -> None:
         """Predict a row without knowing of its new class, then make room for the class."""

@@ -1,5 +1,6 @@
 """Batch fits of all rows of a model: one that predicts, and the answer in hindsight to a run."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,12 @@ from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.shared_gaussian import SharedGaussian
 from folklearn.learners.term_mixture import TermMixture
-from folklearn.metrics.predictions import PredictionBatch
-from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
+from folklearn.model.batch import BatchBuffer, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.readers.table import Table
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows, StackedRows, concatenate
-from folklearn.validation import NO_SOFT_ROWS, Rows
+from folklearn.validation import Rows
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
@@ -43,7 +43,7 @@ _SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _INTERCEPT_FACTOR = 10.0  # of the constant, so that the penalty hardly counts for it
 _CLEARLY_BETTER = 0.98  # loss of terms on rows held out, relative: their ridge is chosen there
 _MAX_WEIGHTS = 3000  # classes times columns of a regression that is made unasked
-_MAX_BYTES = 2**25  # of its rows, which it copies four times: a long stream takes no more memory
+MAX_BYTES = 2**25  # of its rows, which it copies four times: a long stream takes no more memory
 
 RawTables = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
@@ -161,18 +161,6 @@ def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapRed
     return LocalPasses(lambda: batches, engine)
 
 
-def _with_labels_alike(batches: list[Rows], n_classes: int) -> list[Rows]:
-    """Return the batches that have rows, all with soft labels if some are soft."""
-    batches = [batch for batch in batches if len(batch.weights)]
-    if not any(len(batch.soft) for batch in batches):
-        return batches
-    for i, batch in enumerate(batches):
-        if not len(batch.soft):
-            soft = np.eye(n_classes)[batch.labels]
-            batches[i] = batch._replace(labels=np.full(len(soft), -1), soft=soft)
-    return batches
-
-
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
     """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
     if _is_wide(pipeline, device):
@@ -235,7 +223,11 @@ def _refit_wide(
                 "all rows together do not fit in memory: the model that learned on line "
                 "predicts, and no fit to all rows is made"
             )
-    batches = _with_labels_alike(batches, n_classes)
+    batches = [batch for batch in batches if len(batch.weights)]
+    if any(len(batch.soft) for batch in batches):  # then all of them
+        hard = np.eye(n_classes)
+        batches = [b if len(b.soft) else b._replace(soft=hard[b.labels]) for b in batches]
+        batches = [batch._replace(labels=np.full(len(batch.soft), -1)) for batch in batches]
     Xs, norms, labels, soft, weights = zip(*batches, strict=True)
     X, bases = concatenate(Xs), np.concatenate([rows.bases for rows in Xs])
     if pipeline.dense is not None:
@@ -250,61 +242,47 @@ def _refit_wide(
 
 def is_regression_affordable(n_weights: int, n_bytes: int) -> bool:
     """Return whether a regression of rows of some bytes is computed without being asked for."""
-    return n_weights <= _MAX_WEIGHTS and n_bytes <= _MAX_BYTES
+    return n_weights <= _MAX_WEIGHTS and n_bytes <= MAX_BYTES
 
 
-class EncodedRows:
-    """Rows of a run as the encoder gives them, kept as long as a regression of them is wanted.
+def regress_rows(
+    model: "Model", rows: BatchBuffer, *, exact: bool | None = None
+) -> Regression | None:
+    """Return the regression of encoded rows that a model learned, None of one class.
 
-    With `exact` True they are kept whatever it takes, with None while they are few enough.
+    Unless `exact`, also None if it is too large to be computed without being asked for.
     """
-
-    def __init__(self, exact: bool | None = None) -> None:
-        self._rows, self._exact, self._n_bytes = BatchBuffer(), exact, 0
-
-    def add(self, model: "Model", result: PredictionBatch) -> None:
-        X, targets = result.encoded, result.targets
-        if self._exact is False or X is None:
-            return
-        soft = targets if targets.ndim == 2 else NO_SOFT_ROWS
-        batch = RawBatch.of(X, result.labels, soft, result.weights)
-        self._rows.add(batch)
-        if self._exact is None:
-            n_columns = X.shape[1] + 1 if isinstance(X, np.ndarray) else X.count_columns()
-            self._n_bytes += sum(array.nbytes for array in batch)
-            n_weights = len(model.label_encoder) * n_columns
-            if n_weights > _MAX_WEIGHTS or self._n_bytes > _MAX_BYTES:
-                self._exact, self._rows = False, BatchBuffer()
-
-    def regression(self, model: "Model") -> Regression | None:
-        """Return the regression of all rows, None if they were not kept or have one class."""
-        pipeline, encoder, K = model.pipeline, model.encoder, len(model.labels)
-        if not self._rows.n_rows or pipeline is None or encoder is None or K < 2:
+    pipeline, encoder, K = model.pipeline, model.encoder, len(model.labels)
+    if not rows.n_rows or pipeline is None or encoder is None or K < 2:
+        return None
+    numeric, most = pipeline.evidence.numeric, math.inf if exact else _MAX_WEIGHTS
+    if not pipeline.sparse and K * (len(numeric) + 1) > most:
+        return None
+    batch = rows.batch(numeric)
+    assert batch is not None
+    X, Y, weights, _ = batch.resize(len(numeric), K, numeric)
+    constant = 1.0 if model.intercept else None
+    if isinstance(X, SparseInput):
+        scaler = FixedScaler(scale=model.scale, intercept=False)
+        scaler = scaler.opened(Moments.of(X.numbers), [True] * len(X.slots))
+        length, width = 1.0 if model.scale else None, X.cells.shape[1]
+        cells = X.scale_cells(scaler.transform(X.numbers), length, constant, width)
+        # Only columns that occur have a gradient: a model has 0 elsewhere.
+        columns, places = np.unique(cells.indices, return_inverse=True)
+        width = max(1, len(columns))
+        if K * width > most:
             return None
-        numeric = pipeline.evidence.numeric
-        batch, self._rows = self._rows.batch(numeric), BatchBuffer()
-        assert batch is not None
-        X, Y, weights, _ = batch.resize(len(numeric), K, numeric)
-        constant = 1.0 if model.intercept else None
-        if isinstance(X, SparseInput):
-            scaler = FixedScaler(scale=model.scale, intercept=False)
-            scaler = scaler.opened(Moments.of(X.numbers), [True] * len(X.slots))
-            length, width = 1.0 if model.scale else None, X.cells.shape[1]
-            cells = X.scale_cells(scaler.transform(X.numbers), length, constant, width)
-            # Only columns that occur have a gradient: a model has 0 elsewhere.
-            columns, places = np.unique(cells.indices, return_inverse=True)
-            width = max(1, len(columns))
-            Z = SparseRows(cells.indptr, places.astype(np.int32), cells.values, width).array()
-            start = np.zeros((K, width))
-        else:
-            scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
-            scaler = scaler.opened(Moments.of(X), numeric)
-            Z, start = scaler.transform(X), np.nan_to_num(scaler.model(*pipeline.linear()))
-        y = Y.argmax(axis=1) if (Y.max(axis=1) == 1.0).all() else Y
-        regression = logistic_regression(
-            Z, y, n_classes=K, weight=weights, constant=0 if model.intercept else None, start=start
-        )
-        words = encoder.in_words.format(by="these rows") if model.scale else "as they are"
-        # Weights of words are too many to be kept, and the model has its own.
-        W = np.empty((K, 0)) if pipeline.sparse else regression.W
-        return replace(regression, W=W, features=f"the columns ({words})")
+        Z = SparseRows(cells.indptr, places.astype(np.int32), cells.values, width).array()
+        start = np.zeros((K, width))
+    else:
+        scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
+        scaler = scaler.opened(Moments.of(X), numeric)
+        Z, start = scaler.transform(X), np.nan_to_num(scaler.model(*pipeline.linear()))
+    y = Y.argmax(axis=1) if (Y.max(axis=1) == 1.0).all() else Y
+    regression = logistic_regression(
+        Z, y, n_classes=K, weight=weights, constant=0 if model.intercept else None, start=start
+    )
+    words = encoder.in_words.format(by="these rows") if model.scale else "as they are"
+    # Weights of words are too many to be kept, and the model has its own.
+    W = np.empty((K, 0)) if pipeline.sparse else regression.W
+    return replace(regression, W=W, features=f"the columns ({words})")

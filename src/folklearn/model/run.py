@@ -9,12 +9,13 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.errors import InvalidInputError, warn_of_data
-from folklearn.metrics.accumulator import ClassRecord, Metrics, Segment
+from folklearn.metrics.accumulator import ClassRecord, Metrics
 from folklearn.metrics.predictions import PredictionBatch
+from folklearn.model.batch import BatchBuffer, RawBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning
 from folklearn.model.labels import Costs
-from folklearn.model.refit import EncodedRows
+from folklearn.model.refit import MAX_BYTES, regress_rows
 from folklearn.model.summary import (
     SEGMENT_BOUND,
     ModelSummary,
@@ -24,6 +25,7 @@ from folklearn.model.summary import (
 )
 from folklearn.progress import working_time
 from folklearn.utils import count_of
+from folklearn.validation import NO_SOFT_ROWS
 
 if TYPE_CHECKING:
     from folklearn.evaluate.prediction_sets import CoverageRecord
@@ -43,7 +45,6 @@ class Checkpoint:
     loss: float
     holdout_loss: float
     error: float
-    seconds: float
     lower_bound: float = math.nan  # known at the end, and where bounds of windows are kept
 
 
@@ -183,7 +184,8 @@ class Run(Score):
         self.hindsight: Regression | None = None
         self.coverage: list[CoverageRecord] = []
         self.checkpoints: list[Checkpoint] = []
-        self._started, self._encoded = working_time(), EncodedRows(exact)
+        self._started, self._exact = working_time(), exact
+        self._rows, self._n_bytes = BatchBuffer(), 0  # for the regression, if they are few enough
 
     @property
     def notes(self) -> list[str]:
@@ -192,11 +194,6 @@ class Run(Score):
         columns = [] if model.encoder is None else model.metrics.by_column(model.encoder)
         return describe_oddities(model) + describe_columns(columns)
 
-    @property
-    def windows(self) -> tuple[Segment, ...]:
-        """The run in up to 64 segments."""
-        return self.metrics.segments
-
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
         """Add rows that were learned, or only predicted."""
         model = self.model
@@ -204,7 +201,13 @@ class Run(Score):
             self.n_unlabelled += len(rows.table)
             return
         self.metrics.add(result)
-        self._encoded.add(model, result)
+        if self._exact is not False:
+            soft = result.targets if result.targets.ndim == 2 else NO_SOFT_ROWS
+            batch = RawBatch.of(result.encoded, result.labels, soft, result.weights)
+            self._rows.add(batch)
+            self._n_bytes += sum(array.nbytes for array in batch)
+            if self._exact is None and self._n_bytes > MAX_BYTES:
+                self._exact, self._rows = False, BatchBuffer()
         if model.has_window_bounds:
             self.metrics.note_lower_bounds(model.windows, len(result.weights))
         self.holdout_loss = float(result.holdout[-1])
@@ -219,13 +222,18 @@ class Run(Score):
         if certificate is not None and certificate.valid and metrics.weight > 0.0:
             bound = certificate.best_linear_at_least / metrics.weight
         averages = metrics.average_loss, metrics.holdout_loss, metrics.n_errors / max(1, n_rounds)
-        seconds = working_time() - self._started
-        self.checkpoints.append(Checkpoint(n_rounds, *averages, seconds, bound))
+        self.checkpoints.append(Checkpoint(n_rounds, *averages, bound))
+
+    def regress(self) -> None:
+        """Add the regression in hindsight, and let go of the rows."""
+        rows, self._rows = self._rows, BatchBuffer()
+        self.hindsight = regress_rows(self.model, rows, exact=self._exact)
+        self.model.hindsight = self.hindsight
 
     def finish(self) -> "Run":
         """Add the certificate, the regression in hindsight and the time."""
         model = self.model
-        self.hindsight = model.hindsight = self._encoded.regression(model)
+        self.regress()
         self.certificate, self.labels = model.certificate(), model.labels
         self.coverage = model.sets.records()
         self._add_checkpoint(self.certificate)

@@ -199,7 +199,9 @@ class ByteSource:
     def _detect_codec(self, start: bytes) -> str | None:
         """Return the codec of text that begins so, None for UTF-8; raise if it is no text."""
         if self.first_bytes.startswith(_PACKED):
-            raise InvalidInputError(f"{self.name} is an archive or a workbook: unpack it, or save the sheet as CSV")
+            raise InvalidInputError(
+                f"{self.name} is an archive or a workbook: unpack it, or save the sheet as CSV"
+            )
         if self.encoding is not None:
             name = codecs.lookup(self.encoding).name
             return None if name in ("utf-8", "utf-8-sig", "ascii") else self.encoding
