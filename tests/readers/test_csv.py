@@ -118,11 +118,11 @@ def test_a_header_that_looks_like_a_row_is_noted(write):
         (gzip.compress(b"a,y\n1,p\n", mtime=0)[:-9], "data.csv is gzipped, and damaged or cut off"),
         (
             b"BZh91AY&SY",
-            "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV",
+            "data.csv is an archive or a workbook: unpack it, or save",
         ),
         (
             b"PK\x03\x04....",
-            "data.csv is an archive or a workbook: unpack it, or save the sheet as CSV",
+            "data.csv is an archive or a workbook: unpack it, or save",
         ),
         (b"a,y\r1,p\r2,q", "line 1 of data.csv: it cannot be read as CSV"),
         (pickle.dumps({"a": 1}), "data.csv is binary, or text in another encoding"),

@@ -20,7 +20,7 @@ from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import ExpertSpec, ExpertState, Forgetting, Tracker
 from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.experts import MOST_ROWS, ExpertSums
-from folklearn.kernels.second_order_blocks import run_loop
+from folklearn.kernels.second_order import run_loop
 from folklearn.learners.base import FixedLearner, LeadingModel, Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.serialization import Record
