@@ -17,6 +17,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.lower_bound import UNIT, LowerBound, Tangent
 from folklearn.evidence.points import (
     ExpansionPoint,
+    IncomingRows,
     PenalisedSum,
     WaitingRows,
     choose_curvatures,
@@ -108,8 +109,7 @@ class Evidence(LowerBound):
         # Of the rows that wait no longer: below their losses, and these to second order.
         self._quadratics: Quadratic | None = None
         self._rows = WaitingRows(d, K)
-        self._incoming: tuple[Array, Array, Array] | None = None  # X, Y, weights
-        self._n_incoming = 0  # rows that are in these, not inserted yet
+        self._incoming: IncomingRows | None = None  # that are not inserted yet
         self._points: list[ExpansionPoint] = []
         self._inverses: Any = None  # of the newest point's metric, (K, d, d), where the sums are
         self._W: Array = np.zeros((K, d))  # the newest minimiser
@@ -138,7 +138,7 @@ class Evidence(LowerBound):
 
     @property
     def n_rounds(self) -> int:
-        return int(self._totals[ROUNDS]) + self._n_incoming
+        return int(self._totals[ROUNDS]) + (self._incoming.count if self._incoming else 0)
 
     @property
     def total_weight(self) -> float:
@@ -158,45 +158,29 @@ class Evidence(LowerBound):
     # Rows that come.
 
     def _append(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        n, (X, Y, weights) = self._n_incoming, self._incoming or self._make_room()
-        X[n], weights[n] = x, weight
-        if label < 0:
-            Y[n] = soft
-        else:
-            Y[n, label] = 1.0
-        self._n_incoming = n + 1
-        if n + 1 == SETTLED_ROWS:
+        if self._room().append(x, label, soft, weight):
             self._flush()
 
     def _add(self, rows: Rows) -> None:
         for X, _, labels, soft, weights in rows.dense_parts():
-            Y = soft if len(soft) else np.eye(self.n_classes)[labels]
-            start = 0
+            Y, start = soft if len(soft) else np.eye(self.n_classes)[labels], 0
             if len(X) >= SETTLED_ROWS:
                 self._flush()
                 self._insert(X, Y, weights)
                 start = len(X)
             while start < len(X):  # few rows come together until they are worth a sum
-                n, arrays = self._n_incoming, self._incoming or self._make_room()
-                stop = min(len(X), start + SETTLED_ROWS - n)
-                for array, part in zip(arrays, (X, Y, weights), strict=True):
-                    array[n : n + stop - start] = part[start:stop]
-                self._n_incoming, start = n + stop - start, stop
-                if self._n_incoming == SETTLED_ROWS:
+                start += self._room().extend(X[start:], Y[start:], weights[start:])
+                if self._room().is_full:
                     self._flush()
 
-    def _make_room(self) -> tuple[Array, Array, Array]:
-        K, d = self._W.shape
-        arrays = np.empty((SETTLED_ROWS, d)), np.zeros((SETTLED_ROWS, K)), np.empty(SETTLED_ROWS)
-        self._incoming = arrays
-        return arrays
+    def _room(self) -> IncomingRows:
+        if self._incoming is None:
+            self._incoming = IncomingRows(SETTLED_ROWS, self.n_features, self.n_classes)
+        return self._incoming
 
     def _flush(self) -> None:
-        n, self._n_incoming = self._n_incoming, 0
-        if n and self._incoming is not None:
-            X, Y, weights = (array[:n].copy() for array in self._incoming)
-            self._incoming[1][:n] = 0.0
-            self._insert(X, Y, weights)
+        if self._incoming is not None and self._incoming.count:
+            self._insert(*self._incoming.take())
 
     def _insert(self, X: Array, Y: Array, weights: Array) -> None:
         self._totals[ROUNDS] += len(X)

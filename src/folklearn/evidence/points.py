@@ -132,6 +132,43 @@ def choose_curvatures(P: Array, distances: Array, radius: float, off: Array) -> 
     return _SHRUNK * a * q
 
 
+class IncomingRows:
+    """Rows that come a few at a time, until they are worth a sum: X, Y, weights."""
+
+    def __init__(self, most: int, d: int, K: int) -> None:
+        self.X, self.Y, self.weights = np.empty((most, d)), np.zeros((most, K)), np.empty(most)
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.count == len(self.X)
+
+    def append(self, x: Array, label: int, soft: Array, weight: float) -> bool:
+        """Add a row; return whether there is no room for another."""
+        n = self.count
+        self.X[n], self.weights[n] = x, weight
+        if label < 0:
+            self.Y[n] = soft
+        else:
+            self.Y[n, label] = 1.0
+        self.count = n + 1
+        return self.is_full
+
+    def extend(self, X: Array, Y: Array, weights: Array) -> int:
+        """Add the first of some rows, as many as there is room for; return how many."""
+        n, m = self.count, min(len(X), len(self.X) - self.count)
+        self.X[n : n + m], self.Y[n : n + m], self.weights[n : n + m] = X[:m], Y[:m], weights[:m]
+        self.count = n + m
+        return m
+
+    def take(self) -> list[Array]:
+        """Return all rows, and forget them."""
+        rows = [each[: self.count].copy() for each in (self.X, self.Y, self.weights)]
+        self.Y[: self.count] = 0.0
+        self.count = 0
+        return rows
+
+
 class WaitingRows:
     """Rows X (n, d), targets Y (n, K), weights (n,), distances (m, K) of those measured."""
 
