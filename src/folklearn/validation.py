@@ -282,7 +282,9 @@ def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
             )
         return np.full(n_rounds, -1, dtype=np.int64), _soft_labels(soft, "row {} of y")
     if array.shape != (n_rounds,):
-        raise InvalidInputError(f"y has shape {array.shape}; expected a label a row: ({n_rounds},)")
+        raise InvalidInputError(
+            f"y has shape {array.shape}; expected one label per row: ({n_rounds},)"
+        )
     if array.dtype.kind == "O":
         array = np.array([label(value, n_classes)[0] for value in array], dtype=np.int64)
     elif array.dtype.kind not in "iub" and n_rounds:
