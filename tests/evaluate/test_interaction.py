@@ -187,7 +187,6 @@ def test_a_log_whose_actions_have_features():
     assert log.n_rounds == 3
     assert [log.menu(t).tolist() for t in range(3)] == MENUS["X"]
     assert log.X[log.pairs].tolist() == [[1.0, 1.0], [4.0, 1.0], [5.0, 5.0]]
-    assert log.sums(np.arange(6.0)).tolist() == [1.0, 9.0, 5.0]
     assert log.mean_reward == 0.5
     later = log[1:]
     assert later.n_rounds == 2

@@ -73,10 +73,6 @@ class Interactions:
         rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
         return self.X[rows]
 
-    def sums(self, values: Array) -> Array:
-        """Return the sum over the actions of each decision, (T,), of one value per pair."""
-        return np.add.reduceat(values, self.offsets[:-1]) if self.n_rounds else np.empty(0)
-
     def __getitem__(self, which: slice) -> "Interactions":
         X: Any = self.X[which]
         if self.n_actions is None:

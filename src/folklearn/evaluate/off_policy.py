@@ -161,7 +161,8 @@ def _weigh_outcomes(log: Interactions, P: Array, q: Array, confidence: float) ->
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
-    terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
+    expected = np.add.reduceat(P * q, log.offsets[:-1])  # summed over the actions of a decision
+    terms = expected + w * (log.rewards - q[log.pairs])
     relative = w / float(w.max())  # so that no square overflows
     size = float(relative.sum() ** 2 / np.sum(relative**2))
     value, std_error = float(terms.mean()), float(terms.std(ddof=1)) / math.sqrt(len(terms))
