@@ -52,7 +52,7 @@ def test_importing_the_package_loads_nothing_heavy():
     assert python(f"import sys, folklearn; print({heavy} & set(sys.modules))") == "set()"
     heavy = "{'sklearn', 'pandas', 'matplotlib'}"  # half a second of every command
     pytest.importorskip("typer")
-    commands = "audit, inspect, policy_value, predict, run, serve"
+    commands = "audit, inspect, predict, run, serve"
     code = f"import sys; from folklearn.cli import {commands}; print({heavy} & set(sys.modules))"
     assert python(code) == "set()"
 

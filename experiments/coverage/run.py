@@ -15,8 +15,16 @@ import numpy as np
 
 from folklearn import interact, off_policy
 from folklearn.baselines import Banditron
-from folklearn.evaluate.off_policy import Estimate, best_constant, greedy
-from tests.reference.decisions import World, binary, graded, judged, judged_learned, world
+from folklearn.evaluate.off_policy import Estimate, greedy
+from tests.reference.decisions import (
+    World,
+    best_constant,
+    binary,
+    graded,
+    judged,
+    judged_learned,
+    world,
+)
 
 from ..options import new_parser
 from ..pool import call_all, progress

@@ -29,10 +29,7 @@ _MODULES = {
     "evaluate.best_linear": "BestLinearModel Pass best_in_class+",
     "evaluate.interactions": "Interactions+",
     "evaluate.monitor": "Alarm ColumnAlarm Monitor*",
-    "evaluate.off_policy": (
-        "Estimate LearnedPolicy best_constant greedy interact+ logged_value off_policy+ "
-        "reward_model uniform"
-    ),
+    "evaluate.off_policy": "Estimate LearnedPolicy greedy interact+ off_policy+ reward_model",
     "evaluate.prediction_sets": "CoverageRecord PredictionSets*",
     "evaluate.regression": "Regression logistic_regression regress",
     "evidence.certificate": "Certificate+",
@@ -64,7 +61,6 @@ _MODULES = {
     "model.stream_evidence": "StreamEvidence*",
     "model.table_classifier": "FixedPipeline*",
     "model.terms": "TermScaler* TermSet*",
-    "readers.decision_logs": "read_log",
     "readers.open": "open_reader",
     "readers.reader": "BadRow Reader",
     "readers.table": "Table TextColumn table_from_records",

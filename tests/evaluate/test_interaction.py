@@ -143,8 +143,6 @@ def test_a_log_made_by_hand():
         ({"rewards": [-1, 0]}, r"rewards\[0\] is -1"),
         ({"rewards": ["yes", "no"]}, "rewards must hold real numbers"),
         ({"n_actions": None}, r"X\[0\] has shape \(2,\); expected a matrix with a row for every"),
-        ({"feature_names": ["a"]}, "feature_names has 1 entries; expected 2"),
-        ({"action_names": "abc"}, "action_names has 3 entries; expected 2"),
     ],
 )
 def test_bad_logs_are_refused(bad, sentence):
@@ -185,14 +183,13 @@ MENUS = {
 
 
 def test_a_log_whose_actions_have_features():
-    log = Interactions(**MENUS, feature_names=["a", "b"])
+    log = Interactions(**MENUS)
     assert log.n_rounds == 3
     assert [log.menu(t).tolist() for t in range(3)] == MENUS["X"]
     assert log.X[log.pairs].tolist() == [[1.0, 1.0], [4.0, 1.0], [5.0, 5.0]]
-    assert log.sums(np.arange(6.0)).tolist() == [1.0, 9.0, 5.0]
     assert log.mean_reward == 0.5
     later = log[1:]
-    assert (later.n_rounds, later.feature_names) == (2, ("a", "b"))
+    assert later.n_rounds == 2
     assert later.menu(0).tolist() == MENUS["X"][1]
     assert later.rewards.tolist() == [0.0, 1.0]
     assert log[:0].n_rounds == 0

@@ -9,18 +9,10 @@ from folklearn import Folklore, synthetic
 from folklearn.baselines import Banditron
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.off_policy import (
-    LearnedPolicy,
-    best_constant,
-    greedy,
-    interact,
-    logged_value,
-    off_policy,
-    reward_model,
-    uniform,
-)
+from folklearn.evaluate.off_policy import LearnedPolicy, greedy, interact, off_policy, reward_model
 from tests.reference import decisions
 from tests.reference import off_policy as reference
+from tests.reference.decisions import best_constant
 
 d, K = 3, 3
 
@@ -275,8 +267,8 @@ def test_features_of_actions_and_contexts_give_the_same_where_both_say_the_same(
     one, other = off_policy(same, list(P), rewards=q.ravel()), off_policy(log, P, rewards=q)
     assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
     by_rows = off_policy(same, lambda rows: np.full(len(rows), 1 / K), rewards=q.ravel())
-    assert by_rows.value == pytest.approx(off_policy(log, uniform(log), rewards=q).value)
-    assert by_rows == off_policy(same, uniform(same), rewards=q.ravel())
+    uniform = off_policy(log, np.full((len(P), K), 1 / K), rewards=q)
+    assert by_rows.value == pytest.approx(uniform.value)
 
 
 def test_the_reward_model_of_actions_with_features(rng):
@@ -289,28 +281,6 @@ def test_the_reward_model_of_actions_with_features(rng):
     assert dr.std_error < 0.8 * ips.std_error
     play = greedy(log)
     assert world.value(play) > world.value(world.logging) + 0.1
-
-
-def test_the_best_constant_action_is_found_behind_unequal_propensities(rng):
-    actions = rng.choice(3, p=[0.9, 0.05, 0.05], size=2000)
-    rewards = rng.random(2000) < np.array([0.5, 0.8, 0.2])[actions]
-    log = Interactions(
-        np.ones((2000, 1)), actions, np.array([0.9, 0.05, 0.05])[actions], rewards, 3
-    )
-    assert best_constant(log)(np.ones((2, 1))).tolist() == [[0, 1, 0]] * 2
-    with pytest.raises(InvalidInputError, match="each decision of this log has actions of its own"):
-        best_constant(Interactions([[[1.0]]], [0], [1.0], [1.0]))
-
-
-def test_what_the_policy_of_the_log_earned(rng):
-    log, _, _ = example(rng)
-    estimate = logged_value(log, confidence=0.9)
-    std_error = log.rewards.std(ddof=1) / np.sqrt(60)
-    half = 1.6448536269514722 * np.hypot(std_error, 1 / 60)
-    assert (estimate.value, estimate.std_error) == (log.mean_reward, pytest.approx(std_error))
-    assert (estimate.low, estimate.high) == pytest.approx(
-        (estimate.value - half, estimate.value + half)
-    )
 
 
 # What must not change anything, and what must.
@@ -439,6 +409,10 @@ def test_bad_policies_for_actions_with_features_are_refused(policy, sentence):
 
 def test_a_learned_policy_needs_rounds(rng):
     log, _, _ = example(rng)
+
+    def uniform(past):
+        return lambda X: np.full((len(X), K), 1 / K)
+
     with pytest.raises(InvalidInputError, match="at least 3 rounds; the log has 2"):
         off_policy(log[:2], LearnedPolicy(uniform))
     with pytest.raises(InvalidInputError, match="n_blocks must be at least 2"):

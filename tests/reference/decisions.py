@@ -87,6 +87,17 @@ def judged(
     return off_policy(log, policy, rewards=rewards), own.value(own.target)
 
 
+def best_constant(log: Interactions) -> Callable[[Any], Any]:
+    """Return the policy of the action that earned most in a log, by inverse propensities."""
+    assert log.n_actions is not None
+    weights, earned = np.full(log.n_actions, 1e-300), np.zeros(log.n_actions)
+    for action, p, reward in zip(log.actions, log.propensities, log.rewards, strict=True):
+        weights[action] += 1.0 / p
+        earned[action] += reward / p
+    one_hot = np.eye(log.n_actions)[np.argmax(earned / weights)]
+    return lambda X: np.tile(one_hot, (len(X), 1))
+
+
 def judged_learned(
     rng: np.random.Generator, own: World, T: int, draw: Draw, learn: Callable[[Interactions], Any]
 ) -> tuple[Estimate, float]:

@@ -22,7 +22,6 @@ SUMMARIES = {
     "report": "Write one page about a model: how good it is, what is proven, what needs attention.",
     "export": "Write what a saved model predicts as an ONNX file, which other runtimes read.",
     "audit": "Certify predictions that any model made: how much better could a linear model do?",
-    "policy-value": "Estimate what a policy would have earned in the decisions of a log.",
     "serve": "Serve the models of a folder over HTTP: predict, learn durably, decide, and watch.",
     "backup": "Copy what a service keeps, while it runs; the copy can be served.",
     "key": "Create, list and revoke keys of the service, which may be running meanwhile.",
@@ -34,7 +33,6 @@ _MODULES = {  # of commands that share one
 _OPTION_OF_ARGUMENT = {
     "n_jobs": "--jobs 1",
     "on_bad": "--on-bad-row skip",
-    "reward_range": "--reward-range LOW HIGH",
     "shuffle": "--shuffle",
 }
 # Typer of some versions brings its own copy of click; this finds the class in all of them.

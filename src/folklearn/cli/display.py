@@ -53,10 +53,8 @@ def warnings_shown(console: Console) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-def format_cells(cells: Sequence[str], left: int = 0) -> str:
-    """Return a line of right-aligned cells; the first may be left-aligned, `left` wide."""
-    first = cells[0].ljust(left) if left else cells[0].rjust(10)
-    return first + "".join(cell.rjust(12) for cell in cells[1:])
+def format_cells(cells: Sequence[str]) -> str:
+    return cells[0].rjust(10) + "".join(cell.rjust(12) for cell in cells[1:])
 
 
 def format_loss(value: float | None) -> str:

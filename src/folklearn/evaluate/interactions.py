@@ -19,7 +19,7 @@ _REWARD = "a number from 0 to 1, or whether the action was right"
 class Interactions:
     """Decisions in order: contexts, actions, propensities and rewards.
 
-    For `off_policy`; `read_log` reads one. The actions are the same K in every decision, X (T, d)
+    For `off_policy`. The actions are the same K in every decision, X (T, d)
     its contexts; or, without `n_actions`, each decision brings its own, and X a matrix for each of
     them with one row per action that could be played, see `menu`.
 
@@ -39,8 +39,6 @@ class Interactions:
     propensities: Array  #: (T,) the probability with which each was played at the time, above 0
     rewards: Array  #: (T,) what each earned, from 0 to 1
     n_actions: int | None = None  #: K, at least 2
-    feature_names: tuple[str, ...] = ()  #: of the columns of X
-    action_names: tuple[str, ...] = ()
     offsets: Labels = field(init=False, repr=False)  #: (T + 1,) of decisions in a list of all pairs
 
     def __post_init__(self) -> None:
@@ -50,10 +48,6 @@ class Interactions:
             X = _check_rows("X", self.X, "one row of features per decision")
             sizes = np.full(len(X), validation.count("n_actions", self.n_actions, 2))
         X.flags.writeable = False
-        names = {"feature_names": X.shape[1], "action_names": self.n_actions or 0}
-        for name, expected in names.items():
-            if (n := len(getattr(self, name))) not in (0, expected):
-                raise InvalidInputError(f"{name} has {n} entries; expected {expected}")
         within, least = validation.numbers_within, np.nextafter(0.0, 1.0)
         shape = (len(sizes),)
         self.__dict__.update(  # it is frozen for others
@@ -62,8 +56,6 @@ class Interactions:
             actions=_check_actions(self.actions, sizes),
             propensities=within("propensities", self.propensities, shape, least, 1.0, _PROPENSITY),
             rewards=within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
-            feature_names=tuple(self.feature_names),
-            action_names=tuple(self.action_names),
         )
 
     @property
@@ -80,10 +72,6 @@ class Interactions:
         """Return the features of what could be played in a decision: (d,), or a row per action."""
         rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
         return self.X[rows]
-
-    def sums(self, values: Array) -> Array:
-        """Return the sum over the actions of each decision, (T,), of one value per pair."""
-        return np.add.reduceat(values, self.offsets[:-1]) if self.n_rounds else np.empty(0)
 
     def __getitem__(self, which: slice) -> "Interactions":
         X: Any = self.X[which]

@@ -78,18 +78,6 @@ class Estimate:
     n_rounds: int
     confidence: float
 
-    @property
-    def n_missing(self) -> int:
-        """About how many rounds more the log needs, if the interval excludes the value; else 0.
-
-        With them the interval is half as wide, and reaches at most 0.1 to each side.
-        """
-        half = _half_width(self.std_error, self.effective_size, self.confidence)
-        is_narrow = half <= 0.1 and self.high - self.low < 1.0
-        if self.low <= self.value <= self.high or is_narrow:
-            return 0
-        return math.ceil(self.n_rounds * (max(2.0, half / 0.1) ** 2 - 1.0))
-
 
 def off_policy(
     log: Interactions,
@@ -173,43 +161,22 @@ def _weigh_outcomes(log: Interactions, P: Array, q: Array, confidence: float) ->
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
-    terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
+    expected = np.add.reduceat(P * q, log.offsets[:-1])  # summed over the actions of a decision
+    terms = expected + w * (log.rewards - q[log.pairs])
     relative = w / float(w.max())  # so that no square overflows
-    effective_size = float(relative.sum() ** 2 / np.sum(relative**2))
-    value = float(terms.mean())
-    return _estimate(value, _standard_error(terms), effective_size, log.n_rounds, confidence)
-
-
-def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
-    """Return what the policy that made a log earned, with the interval of `off_policy`."""
-    _check_length(log, 2)
-    confidence = validation.probability("confidence", confidence)
-    value, std_error, size = log.mean_reward, _standard_error(log.rewards), float(log.n_rounds)
-    return _estimate(value, std_error, size, log.n_rounds, confidence)
+    size = float(relative.sum() ** 2 / np.sum(relative**2))
+    value, std_error = float(terms.mean()), float(terms.std(ddof=1)) / math.sqrt(len(terms))
+    # What one more outcome could change: without it, equal outcomes would look like certainty.
+    half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, 1.0 / size)
+    low, high = max(value - half, 0.0), min(value + half, 1.0)
+    if low > high:  # all of it outside: it says nothing
+        low, high = 0.0, 1.0
+    return Estimate(value, low, high, std_error, size, log.n_rounds, confidence)
 
 
 def _check_length(log: Interactions, least: int) -> None:
     if (n := log.n_rounds) < least:
         raise InvalidInputError(f"an interval needs at least {least} rounds; the log has {n}")
-
-
-def _standard_error(terms: Array) -> float:
-    return float(terms.std(ddof=1)) / math.sqrt(len(terms))
-
-
-def _estimate(
-    value: float, std_error: float, size: float, n_rounds: int, confidence: float
-) -> Estimate:
-    half = _half_width(std_error, size, confidence)
-    low, high = max(value - half, 0.0), min(value + half, 1.0)
-    if low > high:  # all of it outside: it says nothing
-        low, high = 0.0, 1.0
-    return Estimate(value, low, high, std_error, size, n_rounds, confidence)
-
-
-def _half_width(std_error: float, size: float, confidence: float) -> float:
-    # What one more outcome could change: without it, equal outcomes would look like certainty.
-    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, 1.0 / size)
 
 
 def _probabilities(log: Interactions, policy: Any) -> Array:
@@ -306,26 +273,6 @@ class LearnedPolicy:
 
     learn: Callable[[Interactions], Any]
     n_blocks: int = 10
-
-
-def uniform(log: Interactions) -> Callable[[Array], Array]:
-    """Return the policy that plays all actions of a decision with the same probability."""
-    K = log.n_actions
-    return lambda X: np.full(len(X) if K is None else (len(X), K), 1.0 / (K or len(X)))
-
-
-def best_constant(log: Interactions) -> Callable[[Array], Array]:
-    """Return the policy of the action that earned most in a log, by inverse propensities."""
-    if log.n_actions is None:
-        raise InvalidInputError(
-            "each decision of this log has actions of its own, so that none can always be played"
-        )
-    w = 1.0 / log.propensities
-    weights = np.bincount(log.actions, w, log.n_actions)
-    earned = np.bincount(log.actions, w * log.rewards, log.n_actions)
-    best = np.argmax(np.divide(earned, weights, out=np.zeros_like(earned), where=weights > 0.0))
-    one_hot = np.eye(log.n_actions)[best]
-    return lambda X: np.tile(one_hot, (len(X), 1))
 
 
 def greedy(log: Interactions) -> Callable[[Array], Array]:

@@ -17,7 +17,6 @@ from folklearn.model import roles as known_roles
 from folklearn.model.encoder import EncodedBatch, TableEncoder, as_pairs
 from folklearn.model.labels import plain_row
 from folklearn.model.pipeline import TERMS, OnlinePipeline
-from folklearn.readers.decision_logs import check_reward_range
 from folklearn.readers.table import not_a_row_error, table_from_records
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record
@@ -126,7 +125,7 @@ class DecisionModel(DecisionMaker):
         self.exploration = validation.choice("exploration", exploration, tuple(RULES))
         self._rule = RULES[exploration]
         self.strength = validation.positive("strength", strength)
-        self.reward_range = check_reward_range(reward_range)
+        self.reward_range = _check_reward_range(reward_range)
         self.default_reward = default_reward
         if default_reward is not None:
             self._outcome(default_reward, "default_reward")
@@ -474,3 +473,12 @@ class DecisionModel(DecisionMaker):
         decisions = f"{count_of(self.n_decisions, 'decision')}, {self.n_rewards} with rewards"
         mean = "" if self.mean_reward is None else f", {self.mean_reward:.4g} on average"
         return f"DecisionModel({actions}: {names}), {decisions}{mean}"
+
+
+def _check_reward_range(reward_range: Sequence[float]) -> tuple[float, float]:
+    low, high = map(float, reward_range)
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInputError(
+            f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
+        )
+    return low, high

@@ -262,7 +262,7 @@ class LineReader(Reader):
         """Return rows, their numbers and texts, and bad ones; `parse` returns None for no row."""
         rows, numbers, texts, bad = list[T](), list[int](), list[str](), list[BadRow]()
         for line, data in lines:
-            text, fault = decode_line(data, self._source.encoding)
+            text, fault = _decode_line(data, self._source.encoding)
             row = None
             if not fault:
                 try:
@@ -285,7 +285,7 @@ def is_utf8(data: bytes) -> bool:
         return False
 
 
-def decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
+def _decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
     """Return a line as text, and what is wrong with it, or ""."""
     text = line.decode(errors="replace").rstrip("\r\n")
     if b"\0" in line:

@@ -184,12 +184,12 @@ class VwReader(_SparseReader):
 
 
 def parse_vw(text: str) -> SparseLine:
-    words, tag, features = split_vw_line(text)
+    words, tag, features = _split_vw_line(text)
     label = words[0] if words else None
     if label is not None and (":" in label or "," in label):
         raise InvalidInputError(
             f"{label!r} is not a class: labels of several actions, costs or probabilities cannot "
-            "be learned; for a log of decisions there is folklearn policy-value"
+            "be learned; a log of decisions is for folklearn.off_policy"
         )
     weight = parse_number(words[1]) if len(words) == 2 else None
     if len(words) > 1 and not (weight is not None and 0.0 <= weight <= MAX_WEIGHT):
@@ -200,7 +200,7 @@ def parse_vw(text: str) -> SparseLine:
     return SparseLine(features, label, weight, tag)
 
 
-def split_vw_line(text: str) -> tuple[list[str], str | None, dict[str, float]]:
+def _split_vw_line(text: str) -> tuple[list[str], str | None, dict[str, float]]:
     """Return the words of the label, the tag if there is one, and the features of one line."""
     before, bar, after = text.partition(_BAR)
     if not bar:
