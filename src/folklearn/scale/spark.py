@@ -4,10 +4,10 @@ Functions take and return data frames of Spark, and compute in executors, which 
 too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from folklearn.model.refit import (
     rows_to_fit,
 )
 from folklearn.model.roles import LEARNED
-from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
 from folklearn.scale.spark_passes import ScaledPasses, ScoredRows, SparkPasses
 from folklearn.utils import count_of, import_optional, join_names
@@ -120,7 +119,6 @@ def fit(
     sample: int = 10_000,
     most_passes: int | None = None,
     seed: int = 0,
-    progress: Report | None = None,
     **settings: Any,
 ) -> Model:
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
@@ -142,7 +140,6 @@ def fit(
     sample : rows for the driver.
     most_passes : for each ridge and fold, and for the last fit.
     seed : of the folds.
-    progress : called with the number of passes made, after each; there are tens of them.
     settings : of the `Model`.
     """
     special = [label] if weight is None else [label, weight]
@@ -180,12 +177,11 @@ def fit(
                 yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights, terms=terms))
 
     limits = {"seed": seed, **({} if most_passes is None else {"most_passes": most_passes})}
-    numbers_of_passes, terms = count(1), None
-    report = None if progress is None else lambda _: progress(next(numbers_of_passes))
+    terms = None
     if gaussian_of_terms(model.pipeline) is not None:
-        with SparkPasses(table, partial(blocks_of, True), report) as passes:
+        with SparkPasses(table, partial(blocks_of, True)) as passes:
             terms = fit_terms_over(model.pipeline, passes, **limits)
-    with SparkPasses(table, partial(blocks_of, False), report) as passes:
+    with SparkPasses(table, partial(blocks_of, False)) as passes:
         refit_over(model.pipeline, passes, terms=terms, **limits)
     return model
 
@@ -255,10 +251,11 @@ class _KeyedProcessor:
         for row in sorted(rows, key=lambda row: (row[sequence] is not None, row[sequence] or 0)):
             number = row[self.sequence]
             if number is None:
-                yield self._answer(row, FoldOutput.refusal("there is no sequence number"))
+                why = "there is no sequence number"
+                yield self._answer(row, FoldOutput({}, math.nan, why))
             elif last is not None and number <= last:
                 why = f"the sequence number is not above {last}, which is in the model"
-                yield self._answer(row, FoldOutput.refusal(why))
+                yield self._answer(row, FoldOutput({}, math.nan, why))
             else:
                 new.append(row)
                 last = number
