@@ -19,15 +19,9 @@ from folklearn.evaluate.best_linear import Report as PassReport
 from folklearn.evaluate.regression import regress
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import check_probabilities
+from folklearn.model import refit
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
-from folklearn.model.refit import (
-    check_fit_size,
-    fit_terms_over,
-    gaussian_of_terms,
-    refit_over,
-    rows_to_fit,
-)
 from folklearn.model.roles import LEARNED
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
 from folklearn.scale.spark_passes import ScaledPasses, ScoredRows, SparkPasses
@@ -158,7 +152,7 @@ def fit(
     )
     model.run(table.limit(sample).toArrow(), label, weight=weight)
     assert model.pipeline is not None
-    check_fit_size(model.pipeline)
+    refit.check_fit_size(model.pipeline)
     content = model.to_bytes()
 
     def blocks_of(terms: bool, batches: Iterable[Any]) -> Iterator[ScoredRows]:
@@ -174,15 +168,15 @@ def fit(
                 assert encoder is not None
                 assert pipeline is not None
                 X = encoder.encode_known(chunk)
-                yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights, terms=terms))
+                yield ScoredRows(refit.rows_to_fit(pipeline, X, numbers, weights, terms=terms))
 
     limits = {"seed": seed, **({} if most_passes is None else {"most_passes": most_passes})}
     terms = None
-    if gaussian_of_terms(model.pipeline) is not None:
+    if refit.gaussian_of_terms(model.pipeline) is not None:
         with SparkPasses(table, partial(blocks_of, True)) as passes:
-            terms = fit_terms_over(model.pipeline, passes, **limits)
+            terms = refit.fit_terms_over(model.pipeline, passes, **limits)
     with SparkPasses(table, partial(blocks_of, False)) as passes:
-        refit_over(model.pipeline, passes, terms=terms, **limits)
+        refit.refit_over(model.pipeline, passes, terms=terms, **limits)
     return model
 
 
