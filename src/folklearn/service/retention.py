@@ -165,7 +165,6 @@ _REMOVABLE = (
     "AND (asked.seq IS NULL OR told <= {kept_after})"
 )
 
-
 _FORGET_MODEL = (
     "UPDATE model SET kept_after = last WHERE number = ?",
     "DELETE FROM base WHERE model = ?",
