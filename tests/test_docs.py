@@ -61,7 +61,7 @@ INSIDE = {
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
-    *(f"folklearn.errors.{name}" for name in ("arguments_spelled_by", "spell_argument")),
+    "folklearn.errors.spell_argument",
     "folklearn.evaluate.auditing.PredictionLoss",
     *(f"folklearn.evaluate.best_linear.{name}" for name in ("LossAndGradient", "TotalLoss")),
     "folklearn.evaluate.best_linear.predict_residuals",

@@ -2,10 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-Spelling = Callable[..., str]
+from collections.abc import Callable
+from contextvars import ContextVar
 
 
 class FolklearnError(ValueError):
@@ -35,20 +33,10 @@ def warn_of_data(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=level)
 
 
-_spelling: Spelling = str.format
+# How messages name what a user sets; the command line, in a context of its own, has options.
+spelling: ContextVar[Callable[..., str]] = ContextVar("spelling", default=str.format)
 
 
 def spell_argument(template: str, *values: str) -> str:
     """Return how a user sets an argument, for messages: in Python, or as the caller has set."""
-    return _spelling(template, *values)
-
-
-@contextmanager
-def arguments_spelled_by(spelling: Spelling) -> Iterator[None]:
-    """Let messages of this process spell arguments otherwise, such as by command-line options."""
-    global _spelling
-    before, _spelling = _spelling, spelling
-    try:
-        yield
-    finally:
-        _spelling = before
+    return spelling.get()(template, *values)

@@ -113,14 +113,6 @@ def test_refusals_make_no_folder(refused, folder, options, sentence):
     assert not folder.exists()
 
 
-def test_a_third_key_is_refused(key, folder):
-    oldest, _ = (key("create").stdout.split("_")[1] for _ in range(2))
-    outcome = key("create")
-    assert (outcome.code, outcome.stdout) == (2, "")
-    assert outcome.stderr.endswith(f"probably the oldest, {oldest}\n")
-    assert len(Keys(folder).all()) == 2
-
-
 def test_a_place_that_is_a_file(refusal, tmp_path):
     (tmp_path / "file").write_text("")
     assert refusal("key", tmp_path / "file", "create") == f"{tmp_path / 'file'}: File exists"

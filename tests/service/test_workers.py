@@ -180,11 +180,12 @@ def test_few_changes_are_begun_between_two_looks_at_the_sockets() -> None:
     """So that predictions come through beside many labels; all get their turn, in order."""
 
     async def run() -> list[tuple[int, int]]:
-        turns, begun = worker.Turns(), list[tuple[int, int]]()
+        turns = asyncio.Semaphore(worker._CHANGES_AT_A_TIME)
+        begun = list[tuple[int, int]]()
         n_looks = 0
 
         async def change(number: int) -> None:
-            await turns.take()
+            await worker.take_turn(turns)
             begun.append((n_looks, number))
 
         tasks = [asyncio.create_task(change(number)) for number in range(30)]

@@ -137,8 +137,7 @@ class FileAudit:
 class LabelledFile:
     """Rows of a file with their labels, encoded as by a model; those without one are left out.
 
-    A source that can be read once is held in memory. Class numbers `y` (T,) are places in `labels`,
-    which are sorted.
+    A pipe is held in memory. Class numbers `y` (T,) are places in `labels`, which are sorted.
     """
 
     def __init__(self, console: Console, source: options.LearnedSource) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import shlex
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from folklearn import __version__
-from folklearn.errors import FolklearnError, arguments_spelled_by
+from folklearn.errors import FolklearnError, spelling
 
 # The first sentence of every command's own help: help on all of them imports none of them.
 SUMMARIES = {
@@ -31,7 +32,6 @@ _MODULES = {  # of commands that share one
     "report": "inspect", "export": "inspect", "backup": "serve", "key": "serve", "warmup": "serve",
 }  # fmt: skip
 _OPTION_OF_ARGUMENT = {
-    "n_jobs": "--jobs 1",
     "on_bad": "--on-bad-row skip",
     "shuffle": "--shuffle",
 }
@@ -120,8 +120,9 @@ def folklearn(
 def dispatch(arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; raise FolklearnError for wrong options."""
     try:
-        with arguments_spelled_by(spell_option):
-            code = app(arguments, prog_name="folklearn", standalone_mode=False)
+        context = copy_context()
+        context.run(spelling.set, spell_option)
+        code = context.run(app, arguments, prog_name="folklearn", standalone_mode=False)
     except _UsageError as error:
         raise FolklearnError(error.format_message()) from None
     except typer.Abort:

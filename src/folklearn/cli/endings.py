@@ -42,8 +42,7 @@ def handle_signals(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
 class StreamSignals:
     """SIGINT and SIGTERM end the wait for rows, but no batch that is being learned.
 
-    A second signal while a batch is learned interrupts it. Before the first batch a signal ends
-    the command.
+    A second signal interrupts a batch; before the first batch a signal ends the command.
     """
 
     def __init__(self) -> None:
@@ -101,8 +100,7 @@ class AtomicOutputs:
     def reserve(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
         """Return the temporary path to write to; raise if the file could not be written.
 
-        The name None gives None. Devices and pipes, such as /dev/null, are written to directly,
-        unless `as_file`.
+        None gives None. Devices and pipes are written to directly, unless `as_file`.
         """
         if name is None:
             return None

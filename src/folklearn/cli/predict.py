@@ -38,9 +38,7 @@ class PredictOptions:
 
     output: str = Option("-", "--output", "-o", metavar="OUT.csv", help="- is standard output.")
     coverage: float | None = Option(
-        None,
-        metavar="SHARE",
-        help="Add the set of labels: a share that the model has.",
+        None, metavar="SHARE", help="Add the set of labels: a share that the model has."
     )
     costs: options.Texts = Option(
         None,

@@ -73,8 +73,7 @@ def find_unit(text: str) -> str:
 def parse_date(text: str, kind: Kind = "date") -> datetime | None:
     """Return the date that a text says, in UTC if it has a zone, or None.
 
-    The year comes first, or last after points, as in 31.01.2024. After other marks the kind says
-    which of day and month comes first; for plain dates it is ambiguous.
+    The year comes first, or last, as in 31.01.2024; after other marks than points the kind decides.
     """
     if match := _YEAR_FIRST.fullmatch(text):
         year, _, month, day, time = match.groups("")

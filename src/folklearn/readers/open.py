@@ -142,9 +142,8 @@ def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
     left_out = [f"{name!r} ({t})" for name, t in reader.left_out.items() if name not in ignored]
     if left_out:
         n_more = len(left_out) - _MAX_COLUMNS_NAMED
+        more = f" and {n_more} more" * (n_more > 0)
         warn_of_data(
             f"left out of {reader.name}, because only numbers, text, dates and durations can be "
-            f"read: {', '.join(left_out[:_MAX_COLUMNS_NAMED])}"
-            + f" and {n_more} more"
-            * (n_more > 0)
+            f"read: {', '.join(left_out[:_MAX_COLUMNS_NAMED])}{more}"
         )

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.readers.convert import Kinds, add_remedy
 from folklearn.readers.source import ByteSource
@@ -134,8 +133,7 @@ class Reader(ABC):
     def head(self, n: int = _HEAD_ROWS) -> Table:
         """Return the first n rows, 1000 at most, each column of the kind of its values.
 
-        Without bad ones. They are read again by `read`. A pipe gives what has come so far, at
-        least one row.
+        Without bad ones; `read` yields them again. A pipe gives what has come, a row at least.
         """
         if self._head is None:
             tables: list[Table] = []
@@ -228,12 +226,11 @@ class Reader(ABC):
         self,
         converted: Mapping[str, tuple[Column, Faults]],
         lines: NDArray[np.int64],
-        features: SparseRows | Array | None = None,
         texts: Sequence[str] = (),
         bad: Sequence[BadRow] = (),
     ) -> ParsedChunk:
         """Return rows, bad ones apart: `texts` are as written, `bad` those without columns."""
-        table = Table({name: column for name, (column, _) in converted.items()}, lines, features)
+        table = Table({name: column for name, (column, _) in converted.items()}, lines)
         column_of: dict[int, str] = {}  # by row, the first with a fault
         for name, (_, faults) in converted.items():
             column_of = dict.fromkeys(faults, name) | column_of
@@ -302,8 +299,7 @@ def _decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
 class Scan:
     """Counts of a pass over all rows; labels, and texts of columns, in order of appearance.
 
-    Rows are `sorted` by label, or nearly, if labels come in few runs where a shuffled order would
-    have many more.
+    Rows are `sorted` by label, or nearly, if labels come in far fewer runs than if shuffled.
     """
 
     n_rows: int = 0  # good ones

@@ -111,15 +111,6 @@ class Table:
         features = None if self.features is None else self.features[rows]
         return Table(columns, self.lines[rows], features)
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as dictionaries, missing values as None or NaN."""
-        columns: list[Any] = [
-            column.to_list() if isinstance(column, TextColumn) else column.tolist()
-            for column in self.columns.values()
-        ]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(self.columns, row, strict=True))
-
     @classmethod
     def concat(cls, tables: Sequence["Table"]) -> "Table":
         """Return the rows of several tables; a column that a table lacks is missing there."""

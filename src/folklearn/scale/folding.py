@@ -23,13 +23,8 @@ class FoldOutput(NamedTuple):
     """The prediction of an event, made before it was learned."""
 
     p: dict[Any, float]  # probabilities of the classes known by then, which sum to 1
-    unseen: float  # probability of a class that was never seen; NaN for a refused event
+    unseen: float  # probability of a class never seen; NaN for a refused event
     refused: str = ""  # why the event could not be learned, and changed nothing
-
-    @classmethod
-    def refusal(cls, why: str) -> "FoldOutput":
-        """Return the output of an event that could not be learned."""
-        return cls({}, math.nan, why)
 
     @property
     def label(self) -> Any:
@@ -90,9 +85,8 @@ def _learn(model: Model, values: Any) -> FoldOutput:
     try:
         event = FoldEvent(*values)
     except TypeError:
-        return FoldOutput.refusal(
-            f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
-        )
+        why = f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
+        return FoldOutput({}, math.nan, why)
     try:
         output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
@@ -101,5 +95,5 @@ def _learn(model: Model, values: Any) -> FoldOutput:
                 plain(label)  # one that no state can hold would undo the events before it
             model.learn_one(event.row, event.label, weight=event.weight)
     except FolklearnError as error:
-        return FoldOutput.refusal(str(error))
+        return FoldOutput({}, math.nan, str(error))
     return output

@@ -4,10 +4,10 @@ Functions take and return data frames of Spark, and compute in executors, which 
 too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,10 @@ from folklearn.evaluate.best_linear import Report as PassReport
 from folklearn.evaluate.regression import regress
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import check_probabilities
+from folklearn.model import refit
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
-from folklearn.model.refit import (
-    check_fit_size,
-    fit_terms_over,
-    gaussian_of_terms,
-    refit_over,
-    rows_to_fit,
-)
 from folklearn.model.roles import LEARNED
-from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
 from folklearn.scale.spark_passes import ScaledPasses, ScoredRows, SparkPasses
 from folklearn.utils import count_of, import_optional, join_names
@@ -120,7 +113,6 @@ def fit(
     sample: int = 10_000,
     most_passes: int | None = None,
     seed: int = 0,
-    progress: Report | None = None,
     **settings: Any,
 ) -> Model:
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
@@ -142,7 +134,6 @@ def fit(
     sample : rows for the driver.
     most_passes : for each ridge and fold, and for the last fit.
     seed : of the folds.
-    progress : called with the number of passes made, after each; there are tens of them.
     settings : of the `Model`.
     """
     special = [label] if weight is None else [label, weight]
@@ -161,7 +152,7 @@ def fit(
     )
     model.run(table.limit(sample).toArrow(), label, weight=weight)
     assert model.pipeline is not None
-    check_fit_size(model.pipeline)
+    refit.check_fit_size(model.pipeline)
     content = model.to_bytes()
 
     def blocks_of(terms: bool, batches: Iterable[Any]) -> Iterator[ScoredRows]:
@@ -177,16 +168,15 @@ def fit(
                 assert encoder is not None
                 assert pipeline is not None
                 X = encoder.encode_known(chunk)
-                yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights, terms=terms))
+                yield ScoredRows(refit.rows_to_fit(pipeline, X, numbers, weights, terms=terms))
 
     limits = {"seed": seed, **({} if most_passes is None else {"most_passes": most_passes})}
-    numbers_of_passes, terms = count(1), None
-    report = None if progress is None else lambda _: progress(next(numbers_of_passes))
-    if gaussian_of_terms(model.pipeline) is not None:
-        with SparkPasses(table, partial(blocks_of, True), report) as passes:
-            terms = fit_terms_over(model.pipeline, passes, **limits)
-    with SparkPasses(table, partial(blocks_of, False), report) as passes:
-        refit_over(model.pipeline, passes, terms=terms, **limits)
+    terms = None
+    if refit.gaussian_of_terms(model.pipeline) is not None:
+        with SparkPasses(table, partial(blocks_of, True)) as passes:
+            terms = refit.fit_terms_over(model.pipeline, passes, **limits)
+    with SparkPasses(table, partial(blocks_of, False)) as passes:
+        refit.refit_over(model.pipeline, passes, terms=terms, **limits)
     return model
 
 
@@ -255,10 +245,11 @@ class _KeyedProcessor:
         for row in sorted(rows, key=lambda row: (row[sequence] is not None, row[sequence] or 0)):
             number = row[self.sequence]
             if number is None:
-                yield self._answer(row, FoldOutput.refusal("there is no sequence number"))
+                why = "there is no sequence number"
+                yield self._answer(row, FoldOutput({}, math.nan, why))
             elif last is not None and number <= last:
                 why = f"the sequence number is not above {last}, which is in the model"
-                yield self._answer(row, FoldOutput.refusal(why))
+                yield self._answer(row, FoldOutput({}, math.nan, why))
             else:
                 new.append(row)
                 last = number

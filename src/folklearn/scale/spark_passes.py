@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.passes import ONE_THREAD, Passes, RowChunk, S, add_in_tree
-from folklearn.progress import Report
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import import_optional
 from folklearn.validation import Rows
@@ -42,11 +41,9 @@ class SparkPasses(Passes):
     ----------
     df : of which the rows are made; it must have the same rows whenever Spark reads it.
     blocks_of : makes blocks of the Arrow batches of a partition, in executors.
-    progress : called with the number of passes made, after each.
     """
 
-    def __init__(self, df: Any, blocks_of: BlocksOf, progress: Report | None = None) -> None:
-        self._progress, self._n_passes = progress, 0
+    def __init__(self, df: Any, blocks_of: BlocksOf) -> None:
         self._functions = import_optional("pyspark.sql.functions", "this needs", "spark")
         self._blocks = df.mapInArrow(_pickle_rows(blocks_of), "part bigint, n bigint, block binary")
         self._blocks = self._blocks.persist()
@@ -84,11 +81,7 @@ class SparkPasses(Passes):
             sums = sums.groupBy(neighbours).applyInArrow(_add_neighbours, _SUM)
             n_sums = -(n_sums // -_FAN)
         collected = sorted(sums.collect(), key=itemgetter("place"))
-        total: S = add_in_tree(pickle.loads(row["content"]) for row in collected)
-        self._n_passes += 1
-        if self._progress is not None:
-            self._progress(self._n_passes)
-        return total
+        return cast("S", add_in_tree(pickle.loads(row["content"]) for row in collected))
 
 
 def _pickle_rows(blocks_of: BlocksOf) -> Callable[..., Iterator[Any]]:

@@ -43,8 +43,7 @@ _CLEAN_SECONDS = 0.1  # between two looks whether files are clean
 class Matcher:
     """Tells what may stay of events: in their order, so that ids lead from rows to labels.
 
-    `rows` and `labels` count what was erased, `categories` are the values that erased rows have in
-    some columns.
+    `rows` and `labels` count what was erased, `categories` are values of erased rows by column.
     """
 
     def __init__(
@@ -134,9 +133,8 @@ def _rows_in(event: Any) -> Iterator[Row]:
 def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str, Any]:
     """Find the events of rows, rewrite archives without them, and rebuild the model if asked to.
 
-    Returns the events, and up to which one was searched; whether some have come meanwhile; ids of
-    predictions and decisions; values in these columns that no other row has; and how many rows and
-    labels are gone from archives.
+    Returns, with events and ids, up to which event was searched, values in these columns that no
+    other row has, and how many rows and labels are gone from archives.
     """
     request = msgspec.convert(request, EraseRequest)
     with alone_in(folder) as journal:

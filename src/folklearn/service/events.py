@@ -2,8 +2,7 @@
 
 A request that changes a model is the event that the journal keeps. An event is data alone: what is
 not a function of earlier events (time, a prediction that was made) is written into it, so that a
-replay gives the same bytes on the same machine and build. The string after `tag` names the kind
-of an event in the journal.
+replay gives the same bytes on the same machine and build. `tag` is its kind in the journal.
 """
 
 import os
@@ -266,8 +265,7 @@ class EraseRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class EraseEvent(JournalEvent, frozen=True, tag="erased"):
     """Rows were erased: how many, and in numbers alone what the model forgets with them.
 
-    `categories` are positions in its encoder, `decisions` numbers of events. A model that was
-    rebuilt never knew them.
+    `categories` are positions in its encoder, `decisions` numbers of events.
     """
 
     rows: int

@@ -99,13 +99,10 @@ class Memory:
         text = f"models take {self.n_bytes / 1e6:,.0f} MB of {self.limit / 1e6:,.0f} MB"
         if n_more:
             text += f", and this might take {n_more / 1e6:,.0f} MB more"
-        largest = self.largest
-        if largest is not None:
-            name = largest.row.name
-            if tenant is None:
-                name += f" of tenant {largest.row.tenant}"
-            elif largest.row.tenant != tenant:
-                name = "of another tenant"
+        if (largest := self.largest) is not None:
+            row = largest.row
+            name = row.name if row.tenant == tenant else "of another tenant"
+            name = f"{row.name} of tenant {row.tenant}" if tenant is None else name
             text += f"; the largest is {name}, with {largest.n_bytes / 1e6:,.0f} MB"
         return f"{text}: nothing is learned before a model is deleted, or --memory is raised"
 
@@ -113,8 +110,7 @@ class Memory:
 class GrowthBudget:
     """Bytes that each key may still have copied, so that one alone does not keep the writer.
 
-    Full at first and a minute after it was empty. What is more than all of it takes a full budget,
-    and leaves a debt.
+    Full at first and a minute after it was empty. What is more than all of it leaves a debt.
     """
 
     def __init__(self, limit: int) -> None:
@@ -205,8 +201,7 @@ class ModelHost:
     ) -> dict[int, RefusedError]:
         """Reserve memory for labels; return, by index, why some cannot be learned by this model.
 
-        What makes the model too large now does so later, because it only grows: the journal needs
-        not hold it. `take_growth` raises if too much would be copied: a rate, which no replay sees.
+        The journal needs not hold those: the model only grows. `take_growth` bounds a rate.
         """
         state = self.state
         if not isinstance(state, ClassifierState) or not items:

@@ -62,8 +62,7 @@ class Call:
 class Endpoint:
     """One route of the service.
 
-    Without a handler its content is a change of a model: the writer answers it, and an
-    Idempotency-Key is heeded.
+    Without a handler its content is a change of a model, which the writer answers.
     """
 
     method: str

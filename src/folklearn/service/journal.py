@@ -24,14 +24,7 @@ import apsw.sqlite_extra
 import msgspec
 
 from folklearn.errors import StateFileError
-from folklearn.service.events import (
-    DeleteEvent,
-    JournalEvent,
-    ReleaseEvent,
-    RemovedEvent,
-    decode_event,
-    encode_event,
-)
+from folklearn.service import events
 
 FORMAT = 1
 NAME = "journal.db"
@@ -242,7 +235,7 @@ class Journal:
         self,
         model: int,
         time: int,
-        event: JournalEvent,
+        event: events.JournalEvent,
         *,
         id: UUID | None = None,
         due: int | None = None,
@@ -255,16 +248,16 @@ class Journal:
         id_bytes = None if id is None else id.bytes
         self.db.execute(
             "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
-            (self.last, model, time, id_bytes, key, digest, encode_event(event)),
+            (self.last, model, time, id_bytes, key, digest, events.encode_event(event)),
         )
         if id is not None:
             self.db.execute("INSERT INTO asked VALUES (?, ?, ?, NULL)", (self.last, model, due))
         for asked in outcome_of:
             self.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (self.last, asked))
         of_model = self.last, model
-        if isinstance(event, ReleaseEvent):
+        if isinstance(event, events.ReleaseEvent):
             self.db.execute("UPDATE model SET released = ? WHERE number = ?", of_model)
-        elif isinstance(event, DeleteEvent):
+        elif isinstance(event, events.DeleteEvent):
             self.db.execute("UPDATE model SET last = ? WHERE number = ?", of_model)
             self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", of_model)
         return Entry(self.last, model, time, event, id, key)
@@ -335,7 +328,7 @@ class Journal:
         rows = self.db.execute(f"SELECT {columns} FROM event WHERE {where}", values)
         for seq, model, time, body, id, key, skipped in rows:
             issued = None if id is None else UUID(bytes=id)
-            yield Entry(seq, model, time, decode_event(body), issued, key, skipped)
+            yield Entry(seq, model, time, events.decode_event(body), issued, key, skipped)
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         keys = key, hash_key(key) if self.has_removed else key
@@ -361,13 +354,14 @@ class Journal:
         if created.file:  # the base stands for it
             self.rewrite(first, msgspec.structs.replace(created, file=b""))
 
-    def rewrite(self, seq: int, event: JournalEvent) -> None:
-        self.db.execute("UPDATE event SET body = ? WHERE seq = ?", (encode_event(event), seq))
+    def rewrite(self, seq: int, event: events.JournalEvent) -> None:
+        content = events.encode_event(event)
+        self.db.execute("UPDATE event SET body = ? WHERE seq = ?", (content, seq))
 
     def bury(self, seq: int, key: str | None, id: bytes | None = None) -> None:
         """Leave of an event its number, and key and id, or hashes of them, to be recognised by."""
         columns = "key = ?, id = ?, body = ?, digest = NULL, answer = NULL, skipped = NULL"
-        values = key, id, encode_event(RemovedEvent()), seq
+        values = key, id, events.encode_event(events.RemovedEvent()), seq
         self.db.execute(f"UPDATE event SET {columns} WHERE seq = ?", values)
 
     def waiting_upto(

@@ -31,7 +31,6 @@ _N_ID, _N_SECRET = 12, 50  # letters, of which 50 are 258 bits
 _FORM = re.compile(rf"(flk_[a-z0-9]{{{_N_ID}}}_[a-z0-9]{{{_N_SECRET}}})_([0-9a-f]{{8}})")
 _ID_SLICE = slice(len("flk_"), len("flk_") + _N_ID)
 _REFRESH_SECONDS = 0.5  # between two looks at the file, which other processes may change
-_MAX_KEYS_PER_PURPOSE = 2  # one in use, and one to change to
 _MAX_NOTE = 200
 _MAX_LIFETIME_SECONDS = 100 * 365 * 86400
 
@@ -61,11 +60,6 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def can(self) -> str:
         return ", ".join(scope for scope in SCOPES if scope in self.scopes)
-
-    @property
-    def purpose(self) -> str:
-        models = "all models" if self.model is None else f"model {self.model!r}"
-        return f"{self.can} on {models} of tenant {self.tenant!r}"
 
 
 # Of a request without a key; compared with for an unknown id, so that time tells nothing.
@@ -128,13 +122,6 @@ class Keys:
         digest = hashlib.sha256(text.encode()).digest()
         key = Key(id, digest, tenant, model, allowed, note, now, expires)
         with self._writing():
-            alike = [live for live in self.live() if live.purpose == key.purpose]
-            if len(alike) >= _MAX_KEYS_PER_PURPOSE:
-                raise InvalidInputError(
-                    f"there are {len(alike)} live keys for {key.purpose} already: "
-                    f"{join_names([live.id for live in alike])}; revoke the one "
-                    f"that is not used any more, probably the oldest, {alike[0].id}"
-                )
             self._keys[id] = key
         return text
 

@@ -165,7 +165,6 @@ _REMOVABLE = (
     "AND (asked.seq IS NULL OR told <= {kept_after})"
 )
 
-
 _FORGET_MODEL = (
     "UPDATE model SET kept_after = last WHERE number = ?",
     "DELETE FROM base WHERE model = ?",
@@ -179,8 +178,7 @@ def compact(
     """Find what may go, replay to there, and seal what goes into archives.
 
     Returns the last event that is too old; by model the event up to which others may go, its time,
-    and whether there is a new base; models that were deleted before then; and those of which the
-    replay was not what the mark says.
+    and whether there is a new base; and which models were deleted, or replayed to something else.
     """
     bases, ended, different = [], [], []
     with alone_in(folder) as journal:

@@ -246,9 +246,8 @@ async def _predict(
 ) -> tuple[PublishedModel, list[Any], Any]:
     """Return the model, its predictions of rows, and the future of what is to be remembered.
 
-    The probabilities are those of `predict_proba_one`, to the last bit, as `verify` compares them.
-    Sums over dense rows round otherwise where there are several. Rows of words are summed each
-    for itself, and would take many times as long one by one.
+    The probabilities are those of `predict_proba_one`, to the last bit, as `verify` compares them:
+    sums over several dense rows would round otherwise, those over words do not.
     """
     published = await _find_published(call, rows)
     model, labels, remembered = published.model, published.labels, None

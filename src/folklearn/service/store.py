@@ -28,14 +28,7 @@ from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, Config, RefusedError
-from folklearn.service.hosts import (
-    Change,
-    GrowthBudget,
-    Memory,
-    ModelHost,
-    TooEarlyError,
-    prepare,
-)
+from folklearn.service.hosts import Change, GrowthBudget, Memory, ModelHost, TooEarlyError, prepare
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
 from folklearn.service.retention import Replay, Retention, do_task, note_build

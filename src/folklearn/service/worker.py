@@ -71,18 +71,10 @@ def _restore(message: link.ModelPublished) -> PublishedModel:
     return PublishedModel(message.version, model)
 
 
-class Turns(asyncio.Semaphore):
-    """Changes of models that are begun between two looks at the sockets: so many, the next later.
-
-    Predictions are answered in between, however many changes there are, and the other way round.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(_CHANGES_AT_A_TIME)
-
-    async def take(self) -> None:
-        await self.acquire()
-        asyncio.get_running_loop().call_soon(self.release)
+async def take_turn(turns: asyncio.Semaphore) -> None:
+    """Wait until few changes are begun between two looks at the sockets, for predictions' sake."""
+    await turns.acquire()
+    asyncio.get_running_loop().call_soon(turns.release)
 
 
 class Worker(Gate, link.Connection):
@@ -237,13 +229,13 @@ def make_application(folder: Path, limits: Limits, n_workers: int, log: str, pat
     configure_logs(log)
     threadpool_limits(1, user_api="blas")  # as where predictions are replayed
     worker = Worker(folder, limits, n_workers, path)
-    turns = Turns()
+    turns = asyncio.Semaphore(_CHANGES_AT_A_TIME)
 
     def make_app(endpoint: Endpoint) -> ASGIApp:
         app = name_requests(EndpointApp(worker, endpoint))
 
         async def answer_in_turn(scope: Scope, receive: Receive, send: Send) -> None:
-            await turns.take()
+            await take_turn(turns)
             await app(scope, receive, send)
 
         return app if endpoint.handler else answer_in_turn
