@@ -240,10 +240,7 @@ def action_name(value: Any, what: str = "the id of an action") -> str | int:
 
 
 def choose_exploration(
-    exploration: float | None,
-    horizon: int | None,
-    default: float,
-    theory: Callable[[int], float],
+    exploration: float | None, horizon: int | None, default: float, theory: Callable[[int], float]
 ) -> float:
     """Return the exploration from a number, the theory's for a horizon, or the default."""
     if horizon is None:

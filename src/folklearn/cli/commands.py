@@ -31,10 +31,7 @@ SUMMARIES = {
 _MODULES = {  # of commands that share one
     "report": "inspect", "export": "inspect", "backup": "serve", "key": "serve", "warmup": "serve",
 }  # fmt: skip
-_OPTION_OF_ARGUMENT = {
-    "on_bad": "--on-bad-row skip",
-    "shuffle": "--shuffle",
-}
+_OPTION_OF_ARGUMENT = {"on_bad": "--on-bad-row skip", "shuffle": "--shuffle"}
 # Typer of some versions brings its own copy of click; this finds the class in all of them.
 _UsageError: Any = typer.BadParameter.__base__
 _CTRL_C = 130  # what Typer of some versions returns in place of raising Abort

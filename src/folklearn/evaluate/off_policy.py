@@ -80,11 +80,7 @@ class Estimate:
 
 
 def off_policy(
-    log: Interactions,
-    policy: Any,
-    *,
-    rewards: ArrayLike | None = None,
-    confidence: float = 0.95,
+    log: Interactions, policy: Any, *, rewards: ArrayLike | None = None, confidence: float = 0.95
 ) -> Estimate:
     r"""Estimate what a policy would have earned on average in the rounds of a log.
 
