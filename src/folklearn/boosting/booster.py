@@ -203,7 +203,7 @@ class Booster(Learner):
         x = validation.numbers("x", x)
         if x.ndim != 2:
             return int(self.prefix_labels(x)[leader])
-        X = validation.contexts(x, self.n_features)[0]
+        X = validation.contexts(x, self.n_features)
         return np.array([self.prefix_labels(row)[leader] for row in X], dtype=np.int64)
 
     def prefix_labels(self, x: ArrayLike) -> Labels:

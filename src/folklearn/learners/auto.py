@@ -76,11 +76,9 @@ class Auto(ExpertLearner):
         forgetting: bool = True,
         device: str | None = None,
     ) -> None:
-        self._size(n_features, n_classes)
-        self.R = validation.positive("R", R)
+        self._size(n_features, n_classes, R=R, max_weight=max_weight)
         self.certify = bool(certify)
         self.retire = bool(retire)
-        self.max_weight = validation.positive("max_weight", max_weight)
         R2 = self.R**2
         spec = ExpertSpec(
             tuple(ridge * R2 for ridge in RIDGES),

@@ -270,7 +270,7 @@ class RawBatch(NamedTuple):
         if sparse:
             fits = fits and X.has_sizes(len(weights), n_features)
         else:
-            fits = fits and validation.contexts(X, X.shape[-1], gaps=True)[0].shape[1] <= n_features
+            fits = fits and validation.contexts(X, X.shape[-1], gaps=True).shape[1] <= n_features
         if not fits or max(Y.shape[1], P.shape[1]) > max(1, n_classes):
             raise StateFileError(
                 f"the rows {prefix!r} of a {record.kind} state do not fit its sizes"

@@ -222,9 +222,9 @@ class Model(TableClassifier):
         batch = encoder.encode(table)
         if pipeline is None:
             pipeline = self._make_pipeline(encoder, batch)
-        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        validation.check_contexts(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
         if batch.dense is not None:
-            validation.checked_norms(batch.dense.X, gaps=True)
+            validation.check_contexts(batch.dense.X, gaps=True)
         labels, soft = numbers, validation.NO_SOFT_ROWS
         if numbers.ndim == 2:
             labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)

@@ -342,7 +342,7 @@ class OnlinePipeline(ScaledLearner):
             if isinstance(self.scaler, MixedScaler):
                 P_dense, _ = self.scaler.dense.run_checked(X_chunk.dense, *known)
                 Z = self.scaler.stack(Z, X_chunk, P_dense)
-            rows, learner = Rows(Z, validation.norms(Z), *known), self.learner
+            rows, learner = Rows(Z, *known), self.learner
             predicted = 1.0 if learner is None else learner._run(rows, None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
@@ -375,7 +375,7 @@ class OnlinePipeline(ScaledLearner):
         """Predict a row without knowing of its new class, then make room for the class."""
         if self.learner is not None:
             Z = Z if self.dense is None else self.scale(X)
-            P[:, : self.n_classes] = self.learner._predict_rows(Z, validation.norms(Z))
+            P[:, : self.n_classes] = self.learner._predict_rows(Z)
         else:
             P[:, : self.n_classes] = 1.0
         self.grow(n_classes=n_classes)

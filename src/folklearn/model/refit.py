@@ -187,7 +187,7 @@ def rows_to_fit(
         Z[:, intercept] *= factor
     weights = validation.weights(weight, len(Z))
     labels, soft = validation.labels(y, len(Z), pipeline.n_classes)
-    return Rows(Z, validation.norms(Z), labels, soft, weights).of(weights > 0.0)
+    return Rows(Z, labels, soft, weights).of(weights > 0.0)
 
 
 def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
@@ -228,11 +228,11 @@ def _refit_wide(
         hard = np.eye(n_classes)
         batches = [b if len(b.soft) else b._replace(soft=hard[b.labels]) for b in batches]
         batches = [batch._replace(labels=np.full(len(batch.soft), -1)) for batch in batches]
-    Xs, norms, labels, soft, weights = zip(*batches, strict=True)
+    Xs, labels, soft, weights = zip(*batches, strict=True)
     X, bases = concatenate(Xs), np.concatenate([rows.bases for rows in Xs])
     if pipeline.dense is not None:
         X = StackedRows(X, np.concatenate([rows.words for rows in Xs]), bases)
-    whole = Rows(X, *map(np.concatenate, (norms, labels, soft, weights)))
+    whole = Rows(X, *map(np.concatenate, (labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
     pipeline.batch_fit = fit_sparse(
         whole, n_classes, constant=constant, most_passes=most_passes, seed=seed

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
 from folklearn.kernels import scaling
@@ -354,7 +353,7 @@ def open_terms(
     opened = TermScaler.of(scaler, terms)
     Z = opened.learn_terms(rows.X)
     mixture = TermMixture.of_lines(lines, len(terms))
-    learned = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
+    learned = Rows(Z, np.full(len(Z), -1), rows.Y, rows.weights)
     for gaussian in mixture.gaussians:
         gaussian._run(learned, None)
     return opened, mixture
