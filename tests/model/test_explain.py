@@ -532,16 +532,6 @@ def test_nothing_is_explained_before_two_classes():
     assert {"x", "k"} <= set(explained.by_column()) <= {"x", "k", "constant"}
 
 
-def test_why_a_row_is_drawn(rng, tmp_path):
-    pytest.importorskip("matplotlib")
-    model, rows = learn(rng)
-    explained = model.explain(rows[1])
-    (ax,) = explained.plot(tmp_path / "why.png").axes
-    assert (tmp_path / "why.png").stat().st_size > 1000
-    assert [bar.get_width() for bar in ax.patches] == [line.nats for line in explained.top(20)]
-    assert ax.get_xlabel() == f"← {explained.against}     log odds     {explained.label} →"
-
-
 def test_importance_is_what_shuffling_a_column_costs(rng):
     x, z = rng.normal(size=(2, 600))
     labels = np.where(x + 0.3 * rng.normal(size=600) > 0.0, "yes", "no")
