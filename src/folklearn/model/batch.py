@@ -139,10 +139,6 @@ class SparseInput:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays().values())
 
-    def count_columns(self) -> int:
-        """Return the number of different columns that occur."""
-        return len(np.unique(self.cells.compact().indices))
-
     def has_sizes(self, n_rows: int, n_slots: int) -> bool:
         """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
         validation.contexts(self.numbers, len(self.slots), gaps=True)

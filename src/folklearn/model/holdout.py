@@ -277,7 +277,7 @@ class ScaledLearner(Serializable):
     def n_places(self, X: SparseInput | None = None) -> int:
         """Count the columns that occurred in a wide model, or will have with X."""
         if not isinstance(self.learner, SparseSgd):
-            return 0 if X is None else X.count_columns()
+            return 0 if X is None else len(np.unique(X.cells.compact().indices))
         if X is None:
             return self.learner.n_columns
         return self.learner.n_columns_with(X.cells.compact().indices)

@@ -76,7 +76,8 @@ def refit(
         )  # fmt: skip
     terms = None
     if gaussian_of_terms(pipeline) is not None:
-        terms = fit_terms_over(pipeline, _rows_with_terms(pipeline, tables, engine), **limits)
+        first, _ = _gather(rows_to_fit(pipeline, *table, terms=True) for table in tables())
+        terms = fit_terms_over(pipeline, LocalPasses(lambda: first, engine), **limits)
     if terms is not None and _is_wide(pipeline, engine.device):
         pipeline.batch_fit = terms.W
     elif _is_wide(pipeline, engine.device):
@@ -153,12 +154,6 @@ def fit_terms_over(
         passes, gaussian.coef(), gaussian.covariance(), ridge=gaussian.ridge, freedom=freedom,
         most_passes=most_passes, seed=seed,
     )  # fmt: skip
-
-
-def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapReduce) -> Passes:
-    """Return passes over the first rows, as many as fit in memory with their terms."""
-    batches, _ = _gather(rows_to_fit(pipeline, *table, terms=True) for table in tables())
-    return LocalPasses(lambda: batches, engine)
 
 
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:

@@ -222,15 +222,8 @@ def _share_knots(n_all: int, are_rare: Sequence[bool]) -> list[int]:
     return knots
 
 
-def has_rare_values(X: Array) -> bool:
-    """Tell whether a column of rows X (T, d) has most of its values alike, but more than two.
-
-    Knots for its other values take more rows to find.
-    """
-    return any(map(_is_mostly_one, X.T))
-
-
 def _is_mostly_one(column: Array) -> bool:
+    """Tell whether most values are alike, but there are more than two: knots take more rows."""
     values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
     return len(values) > 2 and bool(counts.max() > _MOSTLY * counts.sum())
 
@@ -369,7 +362,7 @@ def review_terms(
     """
     if learner is None or learner.lines is None:  # terms go on without lines, as they are
         return scaler, learner, 0 if learner is not None else _next_choice(n)
-    is_rare = n == _LAST_OPENING and rows is not None and has_rare_values(rows.X)
+    is_rare = n == _LAST_OPENING and rows is not None and any(map(_is_mostly_one, rows.X.T))
     if isinstance(learner, TermMixture) and n > _SECOND_OPENING and not is_rare:
         if learner.gaussians:
             return scaler, learner, n + rows_to_review(n, _LAST_OPENING)
