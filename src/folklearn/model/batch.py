@@ -52,7 +52,7 @@ class SparseInput:
         T, n_slots = len(numbers), max([0, *slots, *parts])
         ones = SparseRows(np.arange(T + 1), np.zeros(T, np.int32), np.ones(T), 1)
         for rows in parts.values():
-            validation.rows_of_contexts(rows, rows.shape[1])
+            validation.check_contexts(rows)
         compact = {slot: rows.compact() for slot, rows in parts.items()}
         ordered = sorted(({0: ones} | dict.fromkeys(slots, ones) | compact).items())
         rows_of_cells = [np.repeat(np.arange(T), np.diff(rows.indptr)) for _, rows in ordered]
