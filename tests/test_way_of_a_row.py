@@ -106,5 +106,5 @@ def test_rows_are_checked_once_a_block(tmp_path):
     calls = Counter(calls_of(lambda: model.run(path, target="label", exact=False)))
     n_blocks = calls["model.pipeline.OnlinePipeline.run_checked"]
     assert n_blocks == 1
-    assert calls["validation.checked_norms"] == n_blocks
+    assert calls["validation.check_contexts"] == n_blocks
     assert calls["model.encoder.TableEncoder.encode"] == n_blocks

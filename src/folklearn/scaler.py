@@ -109,7 +109,7 @@ class OnlineScaler(Serializable):
         return self.scale_rows(self._check_rows(X), learn=True)
 
     def _check_rows(self, X: ArrayLike) -> Array:
-        return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
+        return validation.contexts(X, self.n_features, gaps=self.gaps)
 
     def scale_rows(self, X: Array, *, learn: bool) -> Array:
         """Return checked rows X (T, d) scaled, each after taking it in if `learn`."""

@@ -116,7 +116,7 @@ def against(learner: "Learner", X: ArrayLike) -> Labels:
     >>> bool(learner.certificate().loss > 50 * np.log(2))
     True
     """
-    X, _ = validation.contexts(X, learner.n_features)
+    X = validation.contexts(X, learner.n_features)
     labels = np.empty(len(X), dtype=np.int64)
     for t, x in enumerate(X):
         labels[t] = np.argmin(learner.predict(x))

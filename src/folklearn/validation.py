@@ -138,20 +138,22 @@ def table(X: Any) -> Any:
     return SparseRows.checked(X) if sparse.is_sparse(X) else X
 
 
-def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
-    """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
+def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> Array:
+    """Return X (T, d), every row checked; with gaps, NaN counts as 0."""
     X = numbers("X", X)
     _check_width(X, n_features)
-    return X, checked_norms(X, gaps=gaps)
+    check_contexts(X, gaps=gaps)
+    return X
 
 
-def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
-    """Return contexts (T, d), dense or sparse as they came, and their norms, all checked."""
+def rows_of_contexts(X: Any, n_features: int) -> Contexts:
+    """Return contexts (T, d), dense or sparse as they came, all checked."""
     if not sparse.is_sparse(X):
         return contexts(X, n_features)
     _check_width(X, n_features)
     X = SparseRows.checked(X)
-    return X, checked_norms(X)
+    check_contexts(X)
+    return X
 
 
 def _check_width(X: Any, n_features: int) -> None:
@@ -159,16 +161,14 @@ def _check_width(X: Any, n_features: int) -> None:
         raise InvalidInputError(f"X has shape {X.shape}; expected (T, n_features={n_features})")
 
 
-def checked_norms(X: Any, *, gaps: bool = False) -> Array:
-    """Return the norms (T,) of rows of numbers, if all can be used; with gaps, NaN counts as 0."""
+def check_contexts(X: Any, *, gaps: bool = False) -> None:
+    """Raise for the first row of numbers that cannot be used; with gaps, NaN counts as 0."""
     if gaps:
         X = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    lengths = norms(X)
-    bad = np.flatnonzero(~(lengths <= MAX_NORM))
+    bad = np.flatnonzero(~(norms(X) <= MAX_NORM))
     if bad.size:
         row = X.row(bad[0]) if isinstance(X, SparseRows) else X[bad[0]]
         check_context(row, f"row {bad[0]} of X")
-    return lengths
 
 
 def norms(X: Contexts) -> Array:
@@ -333,13 +333,12 @@ def check_max_weight(w: float | Array, max_weight: float) -> None:
 
 
 class Rows(NamedTuple):
-    """Checked examples: X (T, d), dense or sparse, its row norms (T,), labels and weights.
+    """Checked examples: X (T, d), dense or sparse, labels and weights.
 
     Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
     """
 
     X: Any  # Array, or SparseRows; `dense_parts` are dense
-    norms: Array
     labels: Labels
     soft: Array
     weights: Array
@@ -355,11 +354,11 @@ class Rows(NamedTuple):
         n_classes: int,
         max_weight: float = math.inf,
     ) -> Self:
-        X, lengths = rows_of_contexts(X, n_features)
+        X = rows_of_contexts(X, n_features)
         classes, soft = labels(y, len(X), n_classes)
         w = weights(weight, len(X))
         check_max_weight(w, max_weight)
-        return cls(X, lengths, classes, soft, w)
+        return cls(X, classes, soft, w)
 
     def part(self, start: int, stop: int) -> Self:
         return self.of(slice(start, stop))
@@ -375,9 +374,8 @@ class Rows(NamedTuple):
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""
-        X, norms, labels, soft, weights = self
-        soft = soft[which] if len(soft) else soft
-        return type(self)(X[which], norms[which], labels[which], soft, weights[which])
+        soft = self.soft[which] if len(self.soft) else self.soft
+        return type(self)(self.X[which], self.labels[which], soft, self.weights[which])
 
 
 def comparators(

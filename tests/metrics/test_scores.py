@@ -70,16 +70,13 @@ def test_weights_reach_the_learner_and_the_scores(seed, rng):
 
 
 def test_calibration_by_hand():
-    P = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [1.0, 0.0]]
+    P = [[0.92, 0.08], [0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [1.0, 0.0]]
     scores = score(P, [0, 1, 1, 1, 0])
-    curve = scores.calibration(n_bins=10)
-    np.testing.assert_allclose(curve.predicted, [0.7, 0.8, (0.9 + 0.9 + 1.0) / 3])
-    np.testing.assert_allclose(curve.observed, [1.0, 1.0, 2 / 3])
-    np.testing.assert_allclose(curve.count, [1, 1, 3])
-    assert curve.error == pytest.approx(0.2 * 0.3 + 0.2 * 0.2 + 0.6 * (2.8 / 3 - 2 / 3))
-    one = scores.calibration(label=0, n_bins=2)
-    np.testing.assert_allclose(one.predicted, [0.25, 2.8 / 3])
-    np.testing.assert_allclose(one.observed, [0.0, 2 / 3])
+    curve = scores.calibration()
+    np.testing.assert_allclose(curve.predicted, [0.7, 0.8, 0.91, 1.0])
+    np.testing.assert_allclose(curve.observed, [1.0, 1.0, 0.5, 1.0])
+    np.testing.assert_allclose(curve.count, [1, 1, 2, 1])
+    assert curve.error == pytest.approx(0.2 * 0.3 + 0.2 * 0.2 + 0.4 * 0.41)
 
 
 def test_true_probabilities_are_calibrated_and_overconfident_ones_are_not(rng):

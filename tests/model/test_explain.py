@@ -11,7 +11,6 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels.scaling import CROSS, HINGE, PRODUCT, STEP
 from folklearn.readers.open import as_table
 from folklearn.readers.table import table_from_records
-from folklearn.validation import norms
 
 
 def test_a_category_weighs_what_its_being_there_changes(rng):
@@ -325,7 +324,7 @@ def expert_odds(pipeline, X, pair, name):
 def expert_predictions(pipeline, X, name):
     Z = pipeline.scale(X, by_holdout=True)
     at = pipeline.learner._expert_names().index(name)
-    return pipeline.learner._expert_predictions(Z, norms(Z))[at]
+    return pipeline.learner._expert_predictions(Z)[at]
 
 
 def check_adds_up(model, row):
@@ -531,16 +530,6 @@ def test_nothing_is_explained_before_two_classes():
     with pytest.warns(DataWarning, match="never learned"):
         explained = model.explain({"x": 1.0, "k": "new", "unknown": [1, 2]})
     assert {"x", "k"} <= set(explained.by_column()) <= {"x", "k", "constant"}
-
-
-def test_why_a_row_is_drawn(rng, tmp_path):
-    pytest.importorskip("matplotlib")
-    model, rows = learn(rng)
-    explained = model.explain(rows[1])
-    (ax,) = explained.plot(tmp_path / "why.png").axes
-    assert (tmp_path / "why.png").stat().st_size > 1000
-    assert [bar.get_width() for bar in ax.patches] == [line.nats for line in explained.top(20)]
-    assert ax.get_xlabel() == f"← {explained.against}     log odds     {explained.label} →"
 
 
 def test_importance_is_what_shuffling_a_column_costs(rng):

@@ -52,8 +52,7 @@ def _scored(frozen, X, y, weight, begin, end, record):
     losses, mixed = np.zeros(len(names)), 0.0
     for t in range(begin, end):
         Z = frozen.scaler.transform(X[t : t + 1])
-        norms = np.sqrt((Z * Z).sum(axis=1)) if isinstance(Z, np.ndarray) else Z.norms()
-        P = frozen.learner._expert_predictions(Z, norms)[:, 0]
+        P = frozen.learner._expert_predictions(Z)[:, 0]
         losses += -weight[t] * np.log(P[:, y[t]])
         mixed += -weight[t] * np.log(w @ P[:, y[t]])
     return names, losses, mixed

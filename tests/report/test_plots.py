@@ -10,7 +10,7 @@ import pytest
 import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.metrics import CalibrationCurve, score
+from folklearn.metrics import CalibrationCurve
 from folklearn.report.rendering import format_compact
 from folklearn.report.style import truncate_label
 
@@ -151,8 +151,8 @@ def test_calibration_pools_classes_and_names_eight(rng):
 
 
 def test_calibration_curves_are_pooled():
-    P, y = [[0.8, 0.2]] * 10, [0] * 7 + [1] * 3
-    curves = [score(P, y).calibration(label=k) for k in (0, 1)]
+    ten = np.array([10.0])
+    curves = [CalibrationCurve.of_bins(ten, p * ten, q * ten) for p, q in ((0.8, 0.7), (0.2, 0.3))]
     figure = plots.calibration(curves, ["no", "yes"])
     pooled = next(line for line in figure.axes[0].lines if line.get_marker() == "o")
     np.testing.assert_allclose(pooled.get_xydata(), [[0.2, 0.3], [0.8, 0.7]])

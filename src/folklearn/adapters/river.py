@@ -89,11 +89,7 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         self.intercept = intercept
         self.max_weight = max_weight
         self.memory = memory
-        if not catalogue.grows(learner):
-            raise InvalidInputError(
-                f"{learner!r} is no learner that takes classes as they come; those are: "
-                f"{', '.join(catalogue.growing())}"
-            )
+        catalogue.check_grows(learner)
         values: dict[str, Any] = {"B": B, "lam": lam, "memory": memory}
         settings = {name: value for name, value in values.items() if value is not None}
         heaviest = validation.positive("max_weight", max_weight)

@@ -94,8 +94,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
-    model_ : the `folklearn.Model` after the last row; it has the labels as they came, and explains
-        its weights.
+    model_ : the `folklearn.Model` after the last row; it has the labels as they came, explains its
+        weights, and says how probable a class is that was never seen (`unseen_probability`).
 
     Notes
     -----
@@ -269,15 +269,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the most probable label of every row."""
         P = self.predict_proba(X)  # first: it says if nothing was fitted
         return self.classes_[P.argmax(axis=1)]
-
-    @property
-    def unseen_probability(self) -> float:
-        """The probability that the next example is of a class that was never seen.
-
-        `predict_proba` is given that it is not. It is 0 if all classes were declared, as in `fit`.
-        """
-        check_is_fitted(self)
-        return float(self.model_.unseen_probability)
 
     def certificate(self) -> Certificate | None:
         """Return the certificate of `folklearn.Model`, or None before the second class."""

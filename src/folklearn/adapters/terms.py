@@ -32,7 +32,6 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_terms : number of terms at most, or None for what `Model` takes by default.
-    crosses : whether products of two steps are among them.
 
     Attributes
     ----------
@@ -53,9 +52,8 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     terms_: TermSet
 
-    def __init__(self, *, n_terms: int | None = None, crosses: bool = False) -> None:
+    def __init__(self, *, n_terms: int | None = None) -> None:
         self.n_terms = n_terms
-        self.crosses = crosses
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -72,7 +70,7 @@ class Terms(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.n_terms is not None:
             n_most = validation.count("n_terms", self.n_terms, 0)
         first = slice(_MAX_ROWS)
-        self.terms_ = choose_terms(X[first], labels[first], n_most, crosses=bool(self.crosses))
+        self.terms_ = choose_terms(X[first], labels[first], n_most)
         whole = FixedScaler(intercept=False)
         self._columns = whole.opened(Moments.of(X), [True] * X.shape[1])
         values = self.terms_.expand(X, self._columns.transform(X))

@@ -143,7 +143,7 @@ class Agent(DecisionMaker):
         """Return the probabilities with which `act` would choose: (d,) or (T, d) in, (K,) out."""
         x = validation.numbers("x", x)
         if x.ndim == 2:
-            X, _ = validation.contexts(x, self.n_features)
+            X = validation.contexts(x, self.n_features)
             P = np.array([self._play(self._see(row)) for row in X])
             return P.reshape(len(X), self.n_classes)
         return self._play(self._see(validation.usable_context(x, self.n_features)))
@@ -215,7 +215,7 @@ class Agent(DecisionMaker):
         if not 0 <= T <= self.max_pending:
             raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
         ids = record.part("pending.id", (T,), np.int64, least=0, most=self.n_decisions - 1)
-        X, _ = validation.contexts(record.part("pending.x", (T, d)), d)
+        X = validation.contexts(record.part("pending.x", (T, d)), d)
         actions = record.part("pending.action", (T,), np.int64, least=0, most=self.n_classes - 1)
         propensities = record.part("pending.propensity", (T,), least=_MIN_PROPENSITY, most=1.0)
         n_seen = self.n_classes + self.N_SEEN_BEYOND_ACTIONS

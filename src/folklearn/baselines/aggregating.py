@@ -93,15 +93,12 @@ class Aggregating(Learner):
         seed: int | np.random.Generator = 0,
         max_weight: float = 1.0,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, B=B, R=R, max_weight=max_weight)
         d, K = self.n_features, self.n_classes
-        self.B = validation.positive("B", B)
-        self.R = validation.positive("R", R)
         self.mu = validation.fraction("mu", mu)
         wanted = validation.count("n_particles", n_particles, 2, _MAX_PARTICLES)
         self.n_particles = -(-wanted // K) * K
         self.n_moves = validation.count("n_moves", n_moves, 1, _MAX_MOVES)
-        self.max_weight = validation.positive("max_weight", max_weight)
         self._rng = validation.generator(seed)
         self._particles = self._draw_prior()  # (N, K, d)
         self._log_weights: Array = np.full(self.n_particles, -math.log(self.n_particles))

@@ -81,7 +81,7 @@ class Ons(ProperLearner):
         return kernels.ons_round(*state, x, label, soft, weight, *self._norms, validation.MAX_NORM)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        X, _, *targets = rows
+        X, *targets = rows
         state = self._W, self._matrices, self._totals
         kernels.ons_rounds(*state, X, *targets, *self._norms, P)
 

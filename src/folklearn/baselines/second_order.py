@@ -60,14 +60,12 @@ class Aioli(SecondOrderLearner):
         lam: float | None = None,
         improved: bool = False,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, B=B, R=R)
         if self.n_classes != 2:
             raise InvalidInputError(
                 f"Aioli is for two classes, got n_classes={self.n_classes}: use Folklore, "
                 "which generalises it"
             )
-        self.B = validation.positive("B", B)
-        self.R = validation.positive("R", R)
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
         self._gamma = None if self.improved else 1.0 / (2.0 + 4.0 * self.B * self.R)
@@ -139,9 +137,7 @@ class Gaf(SecondOrderLearner):
         seed: int = 0,
         improved: bool = False,
     ) -> None:
-        self._size(n_features, n_classes)
-        self.B = validation.positive("B", B)
-        self.R = validation.positive("R", R)
+        self._size(n_features, n_classes, B=B, R=R)
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
         gamma = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)
@@ -201,8 +197,7 @@ class Laplace(SecondOrderLearner):
     def __init__(
         self, *, n_features: int, n_classes: int, B: float = 10.0, lam: float | None = None
     ) -> None:
-        self._size(n_features, n_classes)
-        self.B = validation.positive("B", B)
+        self._size(n_features, n_classes, B=B)
         self.lam = validation.positive("lam", 0.5 / self.B**2 if lam is None else lam)
         self._start(gamma=0.5, mu=_UNIFORM_SHARE, nodes=np.zeros((1, self.n_classes - 1)))
 

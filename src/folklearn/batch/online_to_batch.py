@@ -105,7 +105,7 @@ class OnlineToBatch(Serializable):
             if stop < T:
                 states.append(copy.deepcopy(self.learner))
         self.rounds, self._states, self.n_rounds = rounds, states, T
-        is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
+        is_within = bool(validation.norms(rows.X).max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and is_within
         self._heuristic = _WHY_HEURISTIC if has_learned else ""
         return self

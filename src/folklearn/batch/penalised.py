@@ -237,7 +237,7 @@ class _TrainingPasses(Passes):
 def _loss_and_gradient(W: Array, left_out: _Fold | None, chunk: RowChunk) -> Array:
     """Return the loss of a model W (K, d), then its gradient, as (1 + K d,)."""
     totals, first = np.zeros(1 + W.size), chunk.first
-    for X, _, labels, soft, weights in chunk.batches:
+    for X, labels, soft, weights in chunk.batches:
         if left_out is not None:
             weights = weights * (assign_folds(left_out.seed, first, len(X)) != left_out.number)
         Z = X @ W.T

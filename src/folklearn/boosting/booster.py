@@ -4,7 +4,6 @@ A round is one pass over the N weak learners: each predicts a label under its ow
 label moves the scores. After the pass each learns, and after all of them the booster.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -58,15 +57,10 @@ def make_learners(
         )
     first_index: dict[int, int] = {}
     for i, learner in enumerate(learners):
-        name = f"weak learner {i}, {learner!r},"
         if not isinstance(learner, WeakLearner) or isinstance(learner, type):
-            raise InvalidInputError(f"{name} needs predict(x, C) and update(x, C, y)")
-        try:
-            inspect.signature(learner.predict).bind(None, None)
-        except TypeError:
-            raise InvalidInputError(f"{name} takes no costs: wrap it, Probabilistic(...)") from None
-        except ValueError:  # without a signature nothing is known
-            pass
+            raise InvalidInputError(
+                f"weak learner {i}, {learner!r}, needs predict(x, C) and update(x, C, y)"
+            )
         j = first_index.setdefault(id(learner), i)
         if j < i:
             raise InvalidInputError(
@@ -203,7 +197,7 @@ class Booster(Learner):
         x = validation.numbers("x", x)
         if x.ndim != 2:
             return int(self.prefix_labels(x)[leader])
-        X = validation.contexts(x, self.n_features)[0]
+        X = validation.contexts(x, self.n_features)
         return np.array([self.prefix_labels(row)[leader] for row in X], dtype=np.int64)
 
     def prefix_labels(self, x: ArrayLike) -> Labels:

@@ -200,7 +200,7 @@ class Certifier(Serializable):
         label, soft = validation.label(y, self.n_classes)
         weights = np.array([validation.weight(weight)])
         Y = soft[None] if soft.size else np.empty((0, self.n_classes))
-        rows = Rows(X, validation.norms(X), np.array([label]), Y, weights)
+        rows = Rows(X, np.array([label]), Y, weights)
         return float(self._observe(rows, p[None])[0])
 
     def observe_many(

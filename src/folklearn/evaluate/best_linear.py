@@ -105,8 +105,9 @@ class LossAndGradient:
     @classmethod
     def of(cls, rows: Rows, W: Array) -> "LossAndGradient":
         """Return those of some rows, whose X is an array of NumPy or of SciPy."""
-        X, norms, labels, soft, weights = rows
+        X, labels, soft, weights = rows
         is_dense = isinstance(X, np.ndarray)
+        norms = validation.norms(X) if is_dense else np.sqrt(X.power(2).sum(axis=1))
         Z = W @ X.T if is_dense else np.ascontiguousarray((X @ W.T).T)
         P, residuals, losses = predict_residuals(Z, labels, soft, weights)
         totals = np.zeros(N_TOTALS)

@@ -106,7 +106,7 @@ def _check_rows(name: str, rows: ArrayLike, expected: str) -> Array:
     X = validation.numbers(name, rows)
     if X.ndim != 2 or not X.shape[1]:
         raise InvalidInputError(f"{name} has shape {X.shape}; expected {expected}")
-    checked, _ = validation.contexts(X, X.shape[1])
+    checked = validation.contexts(X, X.shape[1])
     return checked.copy()  # the log must not follow the caller's array
 
 

@@ -39,7 +39,7 @@ def interact(agent: Agent, X: Any, y: Any) -> Interactions:
     >>> log.n_rounds, bool(log.error_rate < 0.2)
     (3000, True)
     """
-    X, _ = validation.contexts(X, agent.n_features)
+    X = validation.contexts(X, agent.n_features)
     shape = T, K = len(X), agent.n_classes
     if np.ndim(y) == 2:
         expected = "a label per row of X, or what every action earns, from 0 to 1"

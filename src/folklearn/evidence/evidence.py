@@ -162,7 +162,7 @@ class Evidence(LowerBound):
             self._flush()
 
     def _add(self, rows: Rows) -> None:
-        for X, _, labels, soft, weights in rows.dense_parts():
+        for X, labels, soft, weights in rows.dense_parts():
             Y, start = soft if len(soft) else np.eye(self.n_classes)[labels], 0
             if len(X) >= SETTLED_ROWS:
                 self._flush()

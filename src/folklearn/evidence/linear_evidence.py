@@ -138,11 +138,19 @@ class LinearEvidence(LowerBound):
 
     def _add_planes(self, rows: Rows, P: Array) -> None:
         """Add checked rows whose planes touch at P (T, K), any distributions."""
-        X, norms, labels, soft, weights = rows
-        X = SparseRows.of(X).compact()
+        X = SparseRows.of(rows.X).compact()
         places = self._rows_of(X.indices)
         kernels.add_planes(
-            self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
+            self._rows,
+            self._totals,
+            P,
+            X.indptr,
+            places,
+            X.values,
+            rows.labels,
+            rows.soft,
+            rows.weights,
+            validation.norms(rows.X),
         )
 
     def _add_balanced(self, rows: Rows, P: Array) -> None:

@@ -226,7 +226,7 @@ class LocalPasses(Passes):
         kept: list[tuple[int, DeviceRows]] = []
         room, first = device.bytes_free() / 2, 0
         for rows in self._batches():
-            for X, _, *targets in rows.dense_parts():
+            for X, *targets in rows.dense_parts():
                 for batch in DeviceRows.batches_of(device, n_classes, X, *targets):
                     room -= batch.n_bytes
                     if room >= 0.0:
@@ -307,7 +307,7 @@ class Expansion:
         is_unpacked = P <= _MAX_UNPACKED_PAIRS
         size = _UNPACKED_BATCH_ROWS if is_unpacked else kernels.rows_at_once(P, d)
         for start in range(0, len(rows.X), size):
-            X, _, labels, soft, weights = rows.part(start, start + size)
+            X, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
             self.loss += float(weights @ logit_losses(Z, labels, soft))
             coefficients, residuals = np.empty((len(X), P)), np.empty((len(X), K))

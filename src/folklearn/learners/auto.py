@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from folklearn import validation
-from folklearn.errors import InvalidInputError
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.kernels.expert_state import ExpertSpec, Forgetting, Tracker
@@ -76,11 +75,9 @@ class Auto(ExpertLearner):
         forgetting: bool = True,
         device: str | None = None,
     ) -> None:
-        self._size(n_features, n_classes)
-        self.R = validation.positive("R", R)
+        self._size(n_features, n_classes, R=R, max_weight=max_weight)
         self.certify = bool(certify)
         self.retire = bool(retire)
-        self.max_weight = validation.positive("max_weight", max_weight)
         R2 = self.R**2
         spec = ExpertSpec(
             tuple(ridge * R2 for ridge in RIDGES),
@@ -190,11 +187,9 @@ def auto(
     }
     settings: dict[str, Any] = {"R": R, "retire": retire, "max_weight": max_weight}
     target = device_named(device)
-    chosen = select_backend(**sizes, device=target) if backend is None else backend
-    if chosen not in BACKENDS:
-        raise InvalidInputError(
-            f"there is no backend {backend!r}; choose one of: {', '.join(BACKENDS)}"
-        )
+    chosen = validation.choice(
+        "backend", backend or select_backend(**sizes, device=target), BACKENDS
+    )
     if chosen == PAIRS:
         fits = target is None or select_backend(**sizes) == PAIRS
         return Auto(

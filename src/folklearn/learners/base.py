@@ -76,10 +76,13 @@ class Learner(Serializable, ABC):
     _round_flops: float = math.inf  # about, of compiled rounds
     _warned = False
 
-    def _size(self, n_features: int, n_classes: int) -> None:
+    def _size(self, n_features: int, n_classes: int, **numbers: float) -> None:
+        """Set the sizes, and parameters that are positive numbers."""
         self.n_features = validation.count("n_features", n_features, 1)
         self.n_classes = validation.count("n_classes", n_classes, 2)
         self._shape = (self.n_features,)
+        for name, value in numbers.items():
+            setattr(self, name, validation.positive(name, value))
 
     @property
     def _sizes(self) -> dict[str, Any]:
@@ -96,26 +99,26 @@ class Learner(Serializable, ABC):
         The label is a class, or -1 and its probabilities are in `soft` (K,).
         """
 
-    def _predict_batch(self, X: Any, norms: Array) -> Array:
+    def _predict_batch(self, X: Any) -> Array:
         """Return the probabilities (T, K) of checked contexts, all from the current state."""
         return np.array([self._predict(x) for x in X]).reshape(-1, self.n_classes)
 
-    def _predict_rows(self, X: Any, norms: Array) -> Array:
+    def _predict_rows(self, X: Any) -> Array:
         """Return the probabilities (T, K) of checked contexts, dense or sparse."""
         if self.takes_sparse or not isinstance(X, SparseRows):
-            return self._predict_batch(X, norms)
+            return self._predict_batch(X)
         P = np.empty((len(X), self.n_classes))
         for rows in X.dense_parts():
-            P[rows] = self._predict_batch(X[rows].dense(), norms[rows])
+            P[rows] = self._predict_batch(X[rows].dense())
         return P
 
     def _expert_names(self) -> list[str]:
         """Return what it mixes, by name: a learner that mixes nothing is its only expert."""
         return [type(self).__name__]
 
-    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+    def _expert_predictions(self, X: Any) -> Array:
         """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
-        return self._predict_rows(X, norms)[None]
+        return self._predict_rows(X)[None]
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         """Return what it mixes, with shares: weights (K, n + 1) of softmax models, or itself.
@@ -179,10 +182,10 @@ class Learner(Serializable, ABC):
             if validation.is_sparse_context(x):
                 return self._predict(self._own_context(x))
             if is_sparse(x):
-                return self._predict_rows(*validation.rows_of_contexts(x, *self._shape))
+                return self._predict_rows(validation.rows_of_contexts(x, *self._shape))
             x = validation.numbers("x", x)
             if x.ndim == 2:
-                return self._predict_rows(*validation.contexts(x, *self._shape))
+                return self._predict_rows(validation.contexts(x, *self._shape))
             x = validation.context(x, *self._shape)
         return self._predict(x)
 
@@ -223,7 +226,7 @@ class Learner(Serializable, ABC):
         (T, K) soft labels; `progress` is True for a bar or a function of the rounds done.
         """
         rows = self._check_rows(X, y, weight)
-        self._warn_of_long(rows.norms)
+        self._warn_of_long(validation.norms(rows.X))
         with report_progress(progress, len(rows.X), "learning") as report:
             return self._run(rows, report)
 
@@ -345,7 +348,7 @@ class LinearLearner(Learner):
             validation.check_context(x)
         return p
 
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
+    def _predict_batch(self, X: Array) -> Array:
         P = np.empty((len(X), self.n_classes))
         self._predict_all(self._W, X, P)
         return P

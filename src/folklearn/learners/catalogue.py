@@ -92,6 +92,15 @@ def growing() -> tuple[str, ...]:
     return tuple(filter(grows, CATALOGUE))
 
 
+def check_grows(name: str) -> None:
+    """Raise if a learner has to know all classes and features beforehand."""
+    if not grows(name):
+        raise InvalidInputError(
+            f"{name!r} is no learner that takes classes as they come, or features; those are: "
+            f"{', '.join(growing())}"
+        )
+
+
 def n_bytes(name: str, n_features: int, n_classes: int) -> int:
     """Return about how much memory the state of a learner takes."""
     return _smallest(name).expected_bytes(n_features, n_classes)

@@ -72,9 +72,8 @@ class ClassGaussians(FirstOrderCertified, LinearLearner):
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, R=R)
         self.ridge = validation.positive("ridge", ridge)
-        self.R = validation.positive("R", R)
         self._totals: Array = np.zeros(kernels.N_BLOCK_TOTALS)
         d, K = self.n_features, self.n_classes
         # Classes come last: every loop of a round runs over them.
@@ -105,7 +104,7 @@ class ClassGaussians(FirstOrderCertified, LinearLearner):
         return kernels.block_round(*self._state, x, label, soft, weight, validation.MAX_NORM)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        X, _, labels, soft, weights = rows
+        X, labels, soft, weights = rows
         kernels.block_rounds(*self._state, X, labels, soft, weights, P)
 
     @property

@@ -92,9 +92,9 @@ class SecondOrderLearner(Learner):
             validation.check_context(x)
         return p
 
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
+    def _predict_batch(self, X: Array) -> Array:
         T, P, no_soft = len(X), np.empty((len(X), self.n_classes)), np.empty((0, self.n_classes))
-        rows = Rows(X, norms, np.zeros(T, np.int64), no_soft, np.zeros(T))
+        rows = Rows(X, np.zeros(T, np.int64), no_soft, np.zeros(T))
         self._run_blocks(rows, P, learning=False)
         return P
 
@@ -125,13 +125,13 @@ class SecondOrderLearner(Learner):
 
     def _run_blocks(self, rows: Rows, P: Array, *, learning: bool = True) -> None:
         """Predict rows into P (T, K), each before it is learned: blocks of 1 are the loop."""
-        X, norms, *labelled = rows
+        X, *labelled = rows
         b = block_size(self.n_features, self.n_classes - 1)
         with threads_for(len(self._S)):
             if b == 1:
                 run_loop(self._S, self._memo, X, *labelled, 0, len(X), learning, P)
             else:
-                run_rounds(self._S, self._memo, X, norms, *labelled, b, learning, P)
+                run_rounds(self._S, self._memo, X, validation.norms(X), *labelled, b, learning, P)
 
     @property
     def _period(self) -> int:
@@ -313,9 +313,7 @@ class Folklore(SecondOrderLearner):
         gamma: float | None = None,
         memory: int | None = None,
     ) -> None:
-        self._size(n_features, n_classes)
-        self.B = validation.positive("B", B)
-        self.R = validation.positive("R", R)
+        self._size(n_features, n_classes, B=B, R=R)
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.gamma = None if gamma is None else validation.positive("gamma", gamma)
         self.memory = None if memory is None else validation.count("memory", memory, 1)

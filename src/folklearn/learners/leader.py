@@ -120,16 +120,16 @@ class ExpertLearner(Learner):
             validation.check_context(x)
         return p
 
-    def _predict_batch(self, X: Array, norms: Array) -> Array:
+    def _predict_batch(self, X: Array) -> Array:
         state, P = self._state, np.empty((len(X), self.n_classes))
-        folklore_p = P if self._folklore is None else self._folklore._predict_batch(X, norms)
+        folklore_p = P if self._folklore is None else self._folklore._predict_batch(X)
         panel.predict_rows(state.memo, state.plan, folklore_p, X, P)
         return P
 
     def _expert_names(self) -> list[str]:
         return self._state.spec.names()
 
-    def _expert_predictions(self, X: Array, norms: Array) -> Array:
+    def _expert_predictions(self, X: Array) -> Array:
         state, K = self._state, self.n_classes
         W = state["W"].reshape(self.n_features + 1, -1)
         Z = X @ W[:-1]
@@ -137,7 +137,7 @@ class ExpertLearner(Learner):
         P = softmax(Z.reshape(len(X), -1, K)).transpose(1, 0, 2)
         if self._folklore is None:
             return P
-        return np.concatenate([P, self._folklore._predict_rows(X, norms)[None]])
+        return np.concatenate([P, self._folklore._predict_rows(X)[None]])
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         state, shares = self._state, self._state["weights"] if weights is None else weights
@@ -175,7 +175,7 @@ class ExpertLearner(Learner):
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         with threads_for(self.n_features * self.n_classes):
-            X, _, *targets = rows
+            X, *targets = rows
             folklore, folklore_p, start = self._folklore, P, 0
             if folklore is not None:  # goes ahead: its rounds do not depend on the others
                 folklore_p = np.empty_like(P)
@@ -185,7 +185,7 @@ class ExpertLearner(Learner):
             while start < len(P):
                 state, is_due = self._state, False
                 if self._sums is not None and state.spec.only_leaders:
-                    rest, _, labels, soft, weights = rows.of(slice(start, None))
+                    rest, labels, soft, weights = rows.of(slice(start, None))
                     predicted = self._sums.run(state, rest, labels, soft, weights)
                     P[start : start + len(predicted)] = predicted
                     start += len(predicted)
@@ -380,9 +380,8 @@ class FixedExperts(FixedLearner, ExpertLearner):
         n_leaders: int,
         R: float,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, R=R)
         self.names = [str(name) for name in names]
-        self.R = validation.positive("R", R)
         self.certify = False
         # To predict, all linear models are of one kind.
         has_folklore = self.names[-1:] == [_FOLKLORE]
@@ -463,12 +462,10 @@ class Leader(ExpertLearner):
         certify: bool = True,
         device: str | None = None,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, R=R, max_weight=max_weight)
         self.ridges = tuple(validation.positive("ridges", ridge) for ridge in ridges)
-        self.R = validation.positive("R", R)
         self.kept = validation.count("kept", kept, 1)
         self.memory = None if memory is None else validation.count("memory", memory, 1)
-        self.max_weight = validation.positive("max_weight", max_weight)
         self.certify = bool(certify)
         if not self.ridges:
             raise InvalidInputError("a leader needs a ridge")

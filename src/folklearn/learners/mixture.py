@@ -114,10 +114,9 @@ class Mixture(Learner):
             raise InvalidInputError(
                 f"the experts of a mixture must have equal n_features and n_classes, got {sizes}"
             )
-        self._size(*sizes.pop())
+        self._size(*sizes.pop(), max_weight=max_weight)
         self.share = bool(share)
         self.retire = bool(retire)
-        self.max_weight = validation.positive("max_weight", max_weight)
         n = len(self.experts)
         self._weights: Array = np.full(n, 1.0 / n)
         self._losses: Array = np.zeros(n)  # weighted; infinite for a retired expert
@@ -133,10 +132,10 @@ class Mixture(Learner):
         """Return how many terms an expert sees in front of the columns, see `TermMixture`."""
         return 0
 
-    def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
-        """Yield survivors with what each sees of contexts (T, d), or of one (d,), and the norms."""
+    def _views(self, X: Any) -> Iterator[tuple[Learner, Any]]:
+        """Yield survivors with what each sees of contexts (T, d), or of one (d,)."""
         for expert in self._survivors:
-            yield expert, X, norms
+            yield expert, X
 
     def _begin(self, start: WarmStart) -> None:
         for expert in self.experts:
@@ -174,11 +173,11 @@ class Mixture(Learner):
         return self._weights.copy()
 
     def _predict(self, x: Array) -> Array:
-        P = np.array([expert._predict(x) for expert, x, _ in self._views(x)])
+        P = np.array([expert._predict(x) for expert, x in self._views(x)])
         return self._weights[self._alive] @ np.maximum(P, TINY, out=P)
 
-    def _predict_batch(self, X: Any, norms: Array) -> Array:
-        P = [expert._predict_rows(*seen) for expert, *seen in self._views(X, norms)]
+    def _predict_batch(self, X: Any) -> Array:
+        P = [expert._predict_rows(seen) for expert, seen in self._views(X)]
         return _mix(np.array(P), self._weights[self._alive, None])
 
     def _names_of(self, expert: Learner) -> list[str]:
@@ -187,8 +186,8 @@ class Mixture(Learner):
     def _expert_names(self) -> list[str]:
         return [name for expert in self._survivors for name in self._names_of(expert)]
 
-    def _expert_predictions(self, X: Any, norms: Array) -> Array:
-        return np.array([e._predict_rows(*seen) for e, *seen in self._views(X, norms)])
+    def _expert_predictions(self, X: Any) -> Array:
+        return np.array([expert._predict_rows(seen) for expert, seen in self._views(X)])
 
     def _mixed_models(self, weights: Array | None = None) -> list[tuple[float, Any]]:
         return [
@@ -210,8 +209,8 @@ class Mixture(Learner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         views = list(self._views(x))
-        P = np.array([expert._predict(seen) for expert, seen, _ in views])[:, None, :]
-        for expert, seen, _ in views:
+        P = np.array([expert._predict(seen) for expert, seen in views])[:, None, :]
+        for expert, seen in views:
             expert._learn(seen, label, soft, weight)
         softs = soft[None, :] if label < 0 else soft
         return float(self._count(P, np.array([label]), softs, np.array([weight]))[1][0])
@@ -221,8 +220,8 @@ class Mixture(Learner):
         return min(*(base.rows_to_review(self._n_rounds, look) for look in looks), _MAX_CHUNK_ROWS)
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        views = self._views(rows.X, rows.norms)
-        expert_P = np.array([e._run(Rows(X, norms, *rows[2:]), None) for e, X, norms in views])
+        views = self._views(rows.X)
+        expert_P = np.array([expert._run(rows._replace(X=X), None) for expert, X in views])
         P[:] = self._count(expert_P, rows.labels, rows.soft, rows.weights)[0]
 
     def _count(
@@ -306,7 +305,7 @@ class Mixture(Learner):
 
     def _leading_model(self, x: Any, weights: Array | None = None) -> LeadingModel:
         leading = []
-        for (expert, seen, _), shares in zip(self._views(x), self._shares(weights), strict=True):
+        for (expert, seen), shares in zip(self._views(x), self._shares(weights), strict=True):
             _, share, within = shares
             model = expert._leading_model(seen, within)
             columns = model.columns + (len(x) - len(seen))  # behind the terms, if it sees none

@@ -19,9 +19,7 @@ class ProperLearner(LinearLearner):
     FEWEST_NUMBERS = staticmethod(lambda d, K: K * d)
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
-        self._size(n_features, n_classes)
-        self.B = validation.positive("B", B)
-        self.R = validation.positive("R", R)
+        self._size(n_features, n_classes, B=B, R=R)
         self._W: Array = np.zeros((self.n_classes, self.n_features))
 
 
@@ -101,7 +99,7 @@ class Ogd(ProperLearner):
         return loss
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        X, _, labels, soft, weights = rows
+        X, labels, soft, weights = rows
         ogd_rounds(
             self._W, self._totals, self._work, X, labels, soft, weights,
             self.B, self._rate, self._decay, P,

@@ -75,10 +75,9 @@ class SharedGaussian(LinearLearner):
         leak: float = 0.0,
         R: float = 1.0,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, R=R)
         self.ridge = validation.positive("ridge", ridge)
         self.leak = validation.fraction("leak", leak)
-        self.R = validation.positive("R", R)
         d, K = self.n_features, self.n_classes
         self._prior = 0.5 / (self.ridge * self.R**2)
         self._keep = (1.0 - self.leak) ** BLOCK
@@ -112,7 +111,7 @@ class SharedGaussian(LinearLearner):
         return BLOCK * max(1, int(CHUNK_FLOPS / (BLOCK * (3 * d * d + 4 * K * d + 1e3))))
 
     def _run_chunk(self, rows: Rows, P: Array) -> None:
-        X, _, *labels_and_weights = rows
+        X, *labels_and_weights = rows
         with threads_for(self.n_features):
             kernels.run_shared(*self._state, X, *labels_and_weights, P)
 

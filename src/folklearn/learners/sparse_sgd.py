@@ -105,12 +105,10 @@ class SparseSgd(FirstOrderCertified):
         retire: bool = True,
         max_weight: float = 1.0,
     ) -> None:
-        self._size(n_features, n_classes)
+        self._size(n_features, n_classes, R=R, max_weight=max_weight)
         if self.n_features > _MAX_FEATURES:
             raise InvalidInputError(f"n_features is {n_features}; expected at most 2^62")
-        self.R = validation.positive("R", R)
         self.retire = bool(retire)
-        self.max_weight = validation.positive("max_weight", max_weight)
         self._totals: Array = np.zeros(N_TOTALS)
         self._index_type = sparse.index_type(self.n_features)
         unit = self.R
@@ -182,10 +180,10 @@ class SparseSgd(FirstOrderCertified):
             validation.check_context(x)
         return p
 
-    def _predict_batch(self, X: Contexts, norms: Array) -> Array:
+    def _predict_batch(self, X: Contexts) -> Array:
         return self._mix(X, self._weights[None])[0]
 
-    def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
+    def _expert_predictions(self, X: Contexts) -> Array:
         return self._mix(X, np.eye(len(self._experts)))
 
     def _mix(self, X: Contexts, mixtures: Array) -> Array:  # (n, T, K), by weights (n, E)
@@ -227,7 +225,7 @@ class SparseSgd(FirstOrderCertified):
     def _run_chunk(self, rows: Rows, P: Array) -> None:
         rows, start = rows._replace(X=SparseRows.of(rows.X)), 0
         while start < len(P):
-            X, _, labels, soft, weights = rows.part(start, len(P))
+            X, labels, soft, weights = rows.part(start, len(P))
             start += sparse_sgd.run(
                 *self._columns.table, self._table, self._experts,
                 self._standing, self._mixture, self._totals,

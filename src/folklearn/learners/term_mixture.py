@@ -85,13 +85,10 @@ class TermMixture(Mixture):
     def _n_terms_of(self, expert: Learner) -> int:
         return self.n_terms * isinstance(expert, SharedGaussian)
 
-    def _views(self, X: Any, norms: Array | None = None) -> Iterator[tuple[Learner, Any, Any]]:
+    def _views(self, X: Any) -> Iterator[tuple[Learner, Any]]:
         for expert in self._survivors:
-            if isinstance(expert, SharedGaussian):
-                yield expert, X, norms
-            else:
-                columns = np.ascontiguousarray(X[..., self.n_terms :])
-                yield expert, columns, None if norms is None else validation.norms(columns)
+            is_of_terms = isinstance(expert, SharedGaussian)
+            yield expert, X if is_of_terms else np.ascontiguousarray(X[..., self.n_terms :])
 
     @staticmethod
     def name_of(expert: Learner) -> str:
@@ -101,8 +98,8 @@ class TermMixture(Mixture):
     def _names_of(self, expert: Learner) -> list[str]:
         return expert._expert_names()
 
-    def _expert_predictions(self, X: Any, norms: Array) -> Array:
-        return np.concatenate([e._expert_predictions(*seen) for e, *seen in self._views(X, norms)])
+    def _expert_predictions(self, X: Any) -> Array:
+        return np.concatenate([e._expert_predictions(seen) for e, seen in self._views(X)])
 
     def _standings(self) -> list[float]:
         names = map(self._names_of, self._survivors)

@@ -15,6 +15,7 @@ from folklearn.learners.base import Learner
 from folklearn.progress import Progress
 
 ROW_SUM_TOLERANCE = 1e-6
+_N_BINS = 15  # of a calibration curve
 MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
 
 
@@ -113,33 +114,23 @@ class Scores:
         targets = self.soft if len(self.soft) else np.eye(self.P.shape[1])[self.labels]
         return self._average(((self.P - targets) ** 2).sum(axis=1))
 
-    def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
-        """Bin probabilities by equal width, and compare each bin with the labels.
-
-        By default the probability of the most likely class (the lowest on ties) against how often
-        it was right; with `label`, the probability of that class against how often it occurred.
+    def calibration(self) -> CalibrationCurve:
+        """Compare the probability of the most likely class with how often it was right, in 15 bins.
 
         >>> curve = score([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3).calibration()
         >>> curve.predicted, curve.observed, round(curve.error, 6)
         (array([0.8]), array([0.7]), 0.1)
         """
-        labels, soft, weights = self.labels, self.soft, self.weight
-        n_bins = validation.count("n_bins", n_bins, 1)
-        if label is None:
-            predicted = self.P.max(axis=1, initial=0.0)
-            observed = label_mass(self.P, labels, soft)
-        else:
-            label, _ = validation.label(label, self.P.shape[1])
-            predicted = self.P[:, label]
-            observed = soft[:, label] if len(soft) else (labels == label).astype(np.float64)
+        weights, predicted = self.weight, self.P.max(axis=1, initial=0.0)
         _check_weight(weights)
-        bins = np.minimum((predicted * n_bins).astype(np.int64), n_bins - 1)
-        totals = weights, weights * predicted, weights * observed
-        return CalibrationCurve.of_bins(*(np.bincount(bins, total, n_bins) for total in totals))
+        bins = np.minimum((predicted * _N_BINS).astype(np.int64), _N_BINS - 1)
+        hits = weights * label_mass(self.P, self.labels, self.soft)
+        totals = weights, weights * predicted, hits
+        return CalibrationCurve.of_bins(*(np.bincount(bins, total, _N_BINS) for total in totals))
 
     @cached_property
     def calibration_error(self) -> float:
-        """The expected calibration error over 15 bins."""
+        """The expected calibration error."""
         return self.calibration().error
 
     def _weigh(self, values: Array) -> Array:

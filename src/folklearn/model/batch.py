@@ -52,7 +52,7 @@ class SparseInput:
         T, n_slots = len(numbers), max([0, *slots, *parts])
         ones = SparseRows(np.arange(T + 1), np.zeros(T, np.int32), np.ones(T), 1)
         for rows in parts.values():
-            validation.rows_of_contexts(rows, rows.shape[1])
+            validation.check_contexts(rows)
         compact = {slot: rows.compact() for slot, rows in parts.items()}
         ordered = sorted(({0: ones} | dict.fromkeys(slots, ones) | compact).items())
         rows_of_cells = [np.repeat(np.arange(T), np.diff(rows.indptr)) for _, rows in ordered]
@@ -138,10 +138,6 @@ class SparseInput:
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays().values())
-
-    def count_columns(self) -> int:
-        """Return the number of different columns that occur."""
-        return len(np.unique(self.cells.compact().indices))
 
     def has_sizes(self, n_rows: int, n_slots: int) -> bool:
         """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
@@ -270,7 +266,7 @@ class RawBatch(NamedTuple):
         if sparse:
             fits = fits and X.has_sizes(len(weights), n_features)
         else:
-            fits = fits and validation.contexts(X, X.shape[-1], gaps=True)[0].shape[1] <= n_features
+            fits = fits and validation.contexts(X, X.shape[-1], gaps=True).shape[1] <= n_features
         if not fits or max(Y.shape[1], P.shape[1]) > max(1, n_classes):
             raise StateFileError(
                 f"the rows {prefix!r} of a {record.kind} state do not fit its sizes"

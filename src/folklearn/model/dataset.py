@@ -120,9 +120,8 @@ class ModelDataset:
     ) -> None:
         if not (target is None or isinstance(target, str)):
             raise InvalidInputError(
-                f"target is the name of the column of labels, got {type(target).__name__}: put the "
-                "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
-                "y) and FolkloreClassifier take labels apart"
+                f"target is the name of a column, got {type(target).__name__}: put the labels into "
+                "the rows, or use learn_many(X, y) or FolkloreClassifier, which take them apart"
             )
         self.model = cast("Model", model)  # what only predicts is asked for no more
         self.dense, self.on_bad = dense, on_bad

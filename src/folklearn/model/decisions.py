@@ -340,7 +340,7 @@ class DecisionModel(DecisionMaker):
         batch = encoder.encode(table)
         if self.context is not None or not admit:
             batch = EncodedBatch(encoder.encode_known(table))
-        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        validation.check_contexts(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
         if admit:
             encoder.admit(batch.keys, batch.roles)
             self.encoder = encoder

@@ -111,7 +111,7 @@ class HoldoutWeights(Serializable):
         if not len(batch.weights):
             return
         Z = scaler.transform(batch.X)
-        P = learner._expert_predictions(Z, validation.norms(Z))
+        P = learner._expert_predictions(Z)
         labels, soft = batch.Y.argmax(axis=1), batch.Y
         if (batch.Y.max(axis=1) == 1.0).all():
             soft = soft[:0]
@@ -214,11 +214,10 @@ class ScaledLearner(Serializable):
             return self.batch_fit.predict(Z)
         if self.batch_fit is not None:
             return softmax(Z[:, -self.batch_fit.shape[1] :] @ self.batch_fit.T)
-        norms = validation.norms(Z)
         weights = self.holdout.weights(self.learner) if by_holdout else None
         if weights is None:
-            return self.learner._predict_rows(Z, norms)
-        P = self.learner._expert_predictions(Z, norms)
+            return self.learner._predict_rows(Z)
+        P = self.learner._expert_predictions(Z)
         np.maximum(P, TINY, out=P)
         return np.tensordot(weights, P, 1)
 
@@ -278,7 +277,7 @@ class ScaledLearner(Serializable):
     def n_places(self, X: SparseInput | None = None) -> int:
         """Count the columns that occurred in a wide model, or will have with X."""
         if not isinstance(self.learner, SparseSgd):
-            return 0 if X is None else X.count_columns()
+            return 0 if X is None else len(np.unique(X.cells.compact().indices))
         if X is None:
             return self.learner.n_columns
         return self.learner.n_columns_with(X.cells.compact().indices)
@@ -298,7 +297,7 @@ class ScaledLearner(Serializable):
             return X
         X = validation.numbers("X", X)
         width = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
-        return validation.contexts(X, n_features or width, gaps=True)[0]
+        return validation.contexts(X, n_features or width, gaps=True)
 
     @property
     def intercept_column(self) -> int | None:

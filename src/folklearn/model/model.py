@@ -222,9 +222,9 @@ class Model(TableClassifier):
         batch = encoder.encode(table)
         if pipeline is None:
             pipeline = self._make_pipeline(encoder, batch)
-        validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+        validation.check_contexts(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
         if batch.dense is not None:
-            validation.checked_norms(batch.dense.X, gaps=True)
+            validation.check_contexts(batch.dense.X, gaps=True)
         labels, soft = numbers, validation.NO_SOFT_ROWS
         if numbers.ndim == 2:
             labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
@@ -255,14 +255,7 @@ class Model(TableClassifier):
         if self.label_encoder.class_weight is not None:
             row_weights = self.label_encoder.undo_class_weight(numbers, weights)
             predicted = predicted._replace(row_weights=row_weights)
-        self.metrics.add(predicted)
-        if self.sets.coverage:
-            issued = None if asked is None else asked.thresholds
-            p_class = predicted.P[np.arange(len(weights)), predicted.labels]
-            p_class = np.where(predicted.labels < n_known, p_class, predicted.unseen)
-            self.sets.observe_many(p_class, predicted.labels, issued)
-        if self.has_window_bounds:
-            self.metrics.note_lower_bounds(self.windows, len(weights))
+        self._count(predicted, None if asked is None else asked.thresholds)
         if row is None:
             self.recent.add(table, predicted.labels)
         else:
@@ -273,6 +266,17 @@ class Model(TableClassifier):
             self._monitor.observe_many(predicted.losses)
             self._watch_columns(len(weights))
         return predicted
+
+    def _count(self, predicted: PredictionBatch, issued: Array | None) -> None:
+        """Add rows to what is counted, with the thresholds of prediction sets that were issued."""
+        self.metrics.add(predicted)
+        n_rows, labels = len(predicted.P), predicted.labels
+        if self.sets.coverage:
+            p_class = predicted.P[np.arange(n_rows), labels]
+            p_class = np.where(labels < predicted.known, p_class, predicted.unseen)
+            self.sets.observe_many(p_class, labels, issued)
+        if self.has_window_bounds:
+            self.metrics.note_lower_bounds(self.windows, n_rows)
 
     def run(
         self,

@@ -83,7 +83,7 @@ class OnlinePipeline(ScaledLearner):
         self.settings = dict(settings or {})
         self.n_classes = validation.count("n_classes", n_classes, 0)
         if self.n_classes < 2:
-            self._check_growing()
+            catalogue.check_grows(self.name)
         if self.sparse and learner != "auto":
             raise InvalidInputError(
                 f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
@@ -111,13 +111,6 @@ class OnlinePipeline(ScaledLearner):
         first = self._make(self.scaler.n_columns, max(2, self.n_classes))  # checks the settings
         self.max_weight = first.max_weight
         self.learner: Learner | None = first if self.n_classes >= 2 else None
-
-    def _check_growing(self) -> None:
-        if not catalogue.grows(self.name):
-            raise InvalidInputError(
-                f"{self.name!r} is no learner that takes classes as they come, or features; those "
-                f"are: {', '.join(catalogue.growing())}"
-            )
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         settings = self.settings
@@ -259,7 +252,7 @@ class OnlinePipeline(ScaledLearner):
         K = validation.count("n_classes", n_classes or sizes[1], sizes[1])
         if (d, K) == sizes:
             return
-        self._check_growing()
+        catalogue.check_grows(self.name)
         n_late = d - scaler.n_features
         if self.dense is not None:
             self.dense.grow(n_classes=K)
@@ -312,7 +305,7 @@ class OnlinePipeline(ScaledLearner):
         n_known = np.maximum.accumulate(np.maximum(n_needed, self.n_classes))
         self._n_classes_ahead = n_classes = int(n_known.max(initial=self.n_classes))
         if n_classes > self.n_classes:
-            self._check_growing()
+            catalogue.check_grows(self.name)
         if isinstance(self.scaler, MixedScaler) or X.shape[1] > self.scaler.n_features:
             self._grow_features(X, **late)
         T = len(X)
@@ -342,7 +335,7 @@ class OnlinePipeline(ScaledLearner):
             if isinstance(self.scaler, MixedScaler):
                 P_dense, _ = self.scaler.dense.run_checked(X_chunk.dense, *known)
                 Z = self.scaler.stack(Z, X_chunk, P_dense)
-            rows, learner = Rows(Z, validation.norms(Z), *known), self.learner
+            rows, learner = Rows(Z, *known), self.learner
             predicted = 1.0 if learner is None else learner._run(rows, None)
             if not is_new[0]:
                 P[chunk, : self.n_classes] = predicted
@@ -375,7 +368,7 @@ class OnlinePipeline(ScaledLearner):
         """Predict a row without knowing of its new class, then make room for the class."""
         if self.learner is not None:
             Z = Z if self.dense is None else self.scale(X)
-            P[:, : self.n_classes] = self.learner._predict_rows(Z, validation.norms(Z))
+            P[:, : self.n_classes] = self.learner._predict_rows(Z)
         else:
             P[:, : self.n_classes] = 1.0
         self.grow(n_classes=n_classes)

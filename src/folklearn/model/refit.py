@@ -76,7 +76,8 @@ def refit(
         )  # fmt: skip
     terms = None
     if gaussian_of_terms(pipeline) is not None:
-        terms = fit_terms_over(pipeline, _rows_with_terms(pipeline, tables, engine), **limits)
+        first, _ = _gather(rows_to_fit(pipeline, *table, terms=True) for table in tables())
+        terms = fit_terms_over(pipeline, LocalPasses(lambda: first, engine), **limits)
     if terms is not None and _is_wide(pipeline, engine.device):
         pipeline.batch_fit = terms.W
     elif _is_wide(pipeline, engine.device):
@@ -155,12 +156,6 @@ def fit_terms_over(
     )  # fmt: skip
 
 
-def _rows_with_terms(pipeline: OnlinePipeline, tables: RawTables, engine: MapReduce) -> Passes:
-    """Return passes over the first rows, as many as fit in memory with their terms."""
-    batches, _ = _gather(rows_to_fit(pipeline, *table, terms=True) for table in tables())
-    return LocalPasses(lambda: batches, engine)
-
-
 def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> None:
     """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
     if _is_wide(pipeline, device):
@@ -187,7 +182,7 @@ def rows_to_fit(
         Z[:, intercept] *= factor
     weights = validation.weights(weight, len(Z))
     labels, soft = validation.labels(y, len(Z), pipeline.n_classes)
-    return Rows(Z, validation.norms(Z), labels, soft, weights).of(weights > 0.0)
+    return Rows(Z, labels, soft, weights).of(weights > 0.0)
 
 
 def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
@@ -228,11 +223,11 @@ def _refit_wide(
         hard = np.eye(n_classes)
         batches = [b if len(b.soft) else b._replace(soft=hard[b.labels]) for b in batches]
         batches = [batch._replace(labels=np.full(len(batch.soft), -1)) for batch in batches]
-    Xs, norms, labels, soft, weights = zip(*batches, strict=True)
+    Xs, labels, soft, weights = zip(*batches, strict=True)
     X, bases = concatenate(Xs), np.concatenate([rows.bases for rows in Xs])
     if pipeline.dense is not None:
         X = StackedRows(X, np.concatenate([rows.words for rows in Xs]), bases)
-    whole = Rows(X, *map(np.concatenate, (norms, labels, soft, weights)))
+    whole = Rows(X, *map(np.concatenate, (labels, soft, weights)))
     constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
     pipeline.batch_fit = fit_sparse(
         whole, n_classes, constant=constant, most_passes=most_passes, seed=seed

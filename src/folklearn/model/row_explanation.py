@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from folklearn import plots
 from folklearn.arrays import Array, Labels, softmax
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
@@ -44,7 +43,6 @@ _FIT_OF_LINES = "the fit of lines to all rows"
 _FIT_OF_TERMS = "the fit of lines and terms to all rows"
 _FIT_OF_WORDS = "words on top"
 _MAX_LINES, _MAX_WORDS, _MAX_LETTERS = 10, 5, 60  # of a text; of one column; of a line
-_MAX_DRAWN_LINES = 20
 
 
 class Contribution(NamedTuple):
@@ -102,13 +100,6 @@ class RowExplanation:
             for column in line.columns or (line.name,):
                 sums[column] = sums.get(column, 0.0) + line.nats / max(1, len(line.columns))
         return dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
-
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the largest contributions; return the figure, and write it to a file."""
-        lines, classes = self.top(_MAX_DRAWN_LINES), [self.against, self.label]
-        W = [[0.0] * len(lines), [line.nats for line in lines]]
-        look: Any = {"title": f"Why {self.label}?", "what": "log odds", "most": len(lines)}
-        return plots.save(plots.weights(list(map(str, lines)), classes, W, **look), path)
 
     def __repr__(self) -> str:
         p, q = map(format_about, self.probabilities)

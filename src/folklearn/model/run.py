@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn import plots
-from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.errors import warn_of_data
 from folklearn.metrics.accumulator import ClassRecord, Metrics
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.batch import BatchBuffer, RawBatch
-from folklearn.model.dataset import LabelledTable, ModelDataset
+from folklearn.model.dataset import LabelledTable
 from folklearn.model.holdout import holdout_warning
 from folklearn.model.labels import Costs
 from folklearn.model.refit import MAX_BYTES, regress_rows
@@ -56,17 +56,6 @@ class Score:
     ) -> None:
         self.labels, self.metrics = model.labels, metrics or Metrics()
         self._costs = None if costs is None else model.label_encoder.cost_matrix(costs)
-
-    @classmethod
-    def of(cls, dataset: ModelDataset, costs: Costs | None = None) -> "Score":
-        score = cls(dataset.model, costs=costs)
-        for rows in dataset.rows():
-            score.add(rows, dataset.predict(rows, costs))
-        if not score.n_rows:
-            asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
-            raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
-        dataset.warn()
-        return score
 
     def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
         """Add the rows that have a label, which were predicted only."""

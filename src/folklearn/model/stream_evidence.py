@@ -153,7 +153,7 @@ class StreamEvidence(Serializable):
         else:
             Z = scaler.transform(X)
         norms = validation.norms(Z)  # too long for the arithmetic: left out, no loss is negative
-        rows = Rows(Z, norms, np.full(len(norms), -1), Y, weights)
+        rows = Rows(Z, np.full(len(norms), -1), Y, weights)
         usable = norms <= validation.MAX_NORM
         return (rows, P) if usable.all() else (rows.of(usable), P[usable])
 

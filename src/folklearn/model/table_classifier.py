@@ -261,7 +261,14 @@ class TableClassifier(Serializable):
         self._check_learned()
         options = {"known_only": True, **options}
         dataset = ModelDataset(self, source, target, one_pass=True, **options)
-        return Score.of(dataset, costs)
+        score = Score(dataset.model, costs=costs)
+        for rows in dataset.rows():
+            score.add(rows, dataset.predict(rows, costs))
+        if not score.n_rows:
+            asked = "" if dataset.target is None else f" in the column {dataset.target!r}"
+            raise InvalidInputError(f"no row of {dataset.reader.name} has a label{asked}")
+        dataset.warn()
+        return score
 
     def _make_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         n_places, dense = max(1, len(encoder.keys), batch.n_first), None

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import validation
 from folklearn.arrays import TINY, Array, Labels
 from folklearn.errors import StateFileError
 from folklearn.kernels import scaling
@@ -223,15 +222,8 @@ def _share_knots(n_all: int, are_rare: Sequence[bool]) -> list[int]:
     return knots
 
 
-def has_rare_values(X: Array) -> bool:
-    """Tell whether a column of rows X (T, d) has most of its values alike, but more than two.
-
-    Knots for its other values take more rows to find.
-    """
-    return any(map(_is_mostly_one, X.T))
-
-
 def _is_mostly_one(column: Array) -> bool:
+    """Tell whether most values are alike, but there are more than two: knots take more rows."""
     values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
     return len(values) > 2 and bool(counts.max() > _MOSTLY * counts.sum())
 
@@ -354,7 +346,7 @@ def open_terms(
     opened = TermScaler.of(scaler, terms)
     Z = opened.learn_terms(rows.X)
     mixture = TermMixture.of_lines(lines, len(terms))
-    learned = Rows(Z, validation.norms(Z), np.full(len(Z), -1), rows.Y, rows.weights)
+    learned = Rows(Z, np.full(len(Z), -1), rows.Y, rows.weights)
     for gaussian in mixture.gaussians:
         gaussian._run(learned, None)
     return opened, mixture
@@ -370,7 +362,7 @@ def review_terms(
     """
     if learner is None or learner.lines is None:  # terms go on without lines, as they are
         return scaler, learner, 0 if learner is not None else _next_choice(n)
-    is_rare = n == _LAST_OPENING and rows is not None and has_rare_values(rows.X)
+    is_rare = n == _LAST_OPENING and rows is not None and any(map(_is_mostly_one, rows.X.T))
     if isinstance(learner, TermMixture) and n > _SECOND_OPENING and not is_rare:
         if learner.gaussians:
             return scaler, learner, n + rows_to_review(n, _LAST_OPENING)

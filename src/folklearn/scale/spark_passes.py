@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
-from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.passes import ONE_THREAD, Passes, RowChunk, S, add_in_tree
@@ -146,7 +145,7 @@ class ScaledPasses(Passes):
         def scale(batches: Iterable[Rows]) -> Iterator[Rows]:
             for rows in batches:
                 Z = scaler.transform(rows.X)
-                yield rows._replace(X=Z, norms=validation.norms(Z))
+                yield rows._replace(X=Z)
 
         return self._passes.total(
             size, lambda chunk: sum_chunk(RowChunk(chunk.first, scale(chunk.batches)))
