@@ -132,6 +132,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     images, digits = read(arguments.data, "mnist", standard=False)
     forest, cover = read(arguments.data, "covtype", standard=True)
     one_pass(images[:4000], digits[:4000], 10, device)
+    one_pass(images[:4000], digits[:4000], 10, device, auto)
     exact_audit(forest[:20_000], cover[:20_000], 7, device)
     found: dict[str, Any] = {"gemm": gemm_rate(device)}
     found["mnist"] = {device: medians(turns, lambda: one_pass(images, digits, 10, device))}
