@@ -17,7 +17,7 @@ from folklearn import Folklore, auto
 
 EVENTS = 10  # slices per event in a chunk; a chunk is one call of `run`
 PEER_ROWS = 64  # of River and VW between two slices
-WARM_UP_ROWS = 1100  # sees every kernel, the first reviews included
+WARM_UP_ROWS = 8192  # beyond 6,144, where rows first enter the sums of evidence
 PASSES = 2  # over the stream whose rounds are timed one by one
 
 
