@@ -72,9 +72,10 @@ fuzz: $(VENV)/.installed-dev
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.torture
 
+# The page in a process of its own: Spark writes relative paths where its JVM was started.
 test-spark: $(VENV)/.installed-dev,spark
-	$(BIN)/python -m pytest tests/scale/test_spark.py tests/scale/spark_kills.py \
-	  'tests/test_docs.py::test_a_page_runs_as_printed[guide/spark.md]'
+	$(BIN)/python -m pytest tests/scale/test_spark.py tests/scale/spark_kills.py
+	$(BIN)/python -m pytest 'tests/test_docs.py::test_a_page_runs_as_printed[guide/spark.md]'
 
 test-package: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.package --python $(PYTHON)
