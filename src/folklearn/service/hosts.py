@@ -316,7 +316,7 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
 
 def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
     """Raise for what was made at a time of which events were removed: it may be one of them."""
-    since = journal.value("SELECT kept_since FROM model WHERE number = ?", host.number)
+    since = journal.find("SELECT kept_since FROM model WHERE number = ?", host.number)
     if 0 < time <= since:
         day = datetime.fromtimestamp(since / 1000, UTC)
         raise RefusedError(

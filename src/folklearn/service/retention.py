@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.archive import ArchivedEvent, archive_path, list_archives, write_archive
+from folklearn.service.archive import FOLDER, ArchivedEvent, list_archives, write_archive
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Base, Entry, Journal, replace_file
 from folklearn.service.states import ModelState, restore_state
@@ -56,12 +56,9 @@ class Replay:
 
     def __init__(self, journal: Journal, number: int) -> None:
         self._journal, self.number = journal, number
-        (first,) = journal.row("SELECT first FROM model WHERE number = ?", number)
-        created, base = journal.entry(first), journal.base(number)
-        record = None if base is None else serialization.of_bytes(base.record)
-        self.state: ModelState = restore_state(created.event, record)
-        self.version = created.seq if base is None else base.seq
-        self.has_base = base is not None
+        created, base = journal.begin(number)
+        self.state: ModelState = restore_state(created, base.record)
+        self.version, self.has_base = base.seq, base.record is not None
 
     def entries(self, upto: int) -> Iterator[Entry]:
         """Apply all events up to one, and yield each after it was applied."""
@@ -105,6 +102,7 @@ class Work:
 def do_task(do: Callable[..., Any]) -> None:
     """Do the task of a `Work`, in its process."""
     os.nice(_NICE)
+    threadpool_limits(1, user_api="blas")  # as where the service learns
     task = msgspec.json.decode(sys.stdin.buffer.read())
     sys.stdout.buffer.write(msgspec.json.encode(do(Path(sys.argv[1]), **task)))
 
@@ -115,10 +113,7 @@ def alone_in(folder: Path) -> Iterator[Journal]:
     lock = os.open(folder / "retention", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with (
-            closing(Journal(folder, read_only=True)) as journal,
-            threadpool_limits(1, user_api="blas"),
-        ):
+        with closing(Journal(folder, read_only=True)) as journal:
             remove_unused(journal)
             yield journal
     finally:
@@ -142,10 +137,10 @@ def note_build(journal: Journal, hosts: Iterable[ModelHost]) -> None:
     """
     versions = map(version, ("numpy", "scipy", "numba", "llvmlite"))
     build = " ".join([__version__, platform.python_version(), *versions, get_host_cpu_name()])
-    before = journal.row("SELECT name FROM build")
+    before = journal.find("SELECT name FROM build")
     if before is None:
         journal.db.execute("INSERT INTO build VALUES (?)", (build,))
-    elif before != (build,):
+    elif before != build:
         records = [(host, serialization.as_bytes(host.state.to_record())) for host in hosts]
         with journal.transaction():
             journal.db.execute("UPDATE build SET name = ?", (build,))
@@ -165,12 +160,6 @@ _REMOVABLE = (
     "AND (asked.seq IS NULL OR told <= {kept_after})"
 )
 
-_FORGET_MODEL = (
-    "UPDATE model SET kept_after = last WHERE number = ?",
-    "DELETE FROM base WHERE model = ?",
-    "DELETE FROM mark WHERE model = ?",
-)
-
 
 def compact(
     folder: Path, now: int, days: float | None, n_bytes: int | None, archives: bool
@@ -178,9 +167,9 @@ def compact(
     """Find what may go, replay to there, and seal what goes into archives.
 
     Returns the last event that is too old; by model the event up to which others may go, its time,
-    and whether there is a new base; and which models were deleted, or replayed to something else.
+    and whether there is a new base; and which models replayed to something else.
     """
-    bases, ended, different = [], [], []
+    bases, different = [], []
     with alone_in(folder) as journal:
         cutoff = _find_cutoff(journal, now, days, n_bytes)
         columns = "number, tenant, name, last, kept_after, coalesce(seq, 0)"
@@ -190,21 +179,20 @@ def compact(
             if last is not None:
                 if not kept_after < last <= cutoff:
                     continue
-                upto = last
-                ended.append(number)
+                upto, time, is_new = last, 0, False
             elif base >= cutoff:  # it stands for later events than are too old
                 if kept_after >= cutoff:
                     continue
-                upto = cutoff
                 before = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
-                bases.append((number, cutoff, journal.value(before, cutoff) or 0, False))
+                upto, time, is_new = cutoff, journal.find(before, cutoff) or 0, False
             else:
                 marks = "SELECT seq, time, digest FROM mark WHERE model = ? AND seq > ? "
                 marks += "AND seq <= ? ORDER BY seq DESC LIMIT 1"
-                mark = journal.row(marks, number, base, cutoff)
+                mark = journal.find(marks, number, base, cutoff)
                 if mark is None:
                     continue
                 upto, time, digest = mark
+                is_new = True
                 replay = Replay(journal, number)
                 for _ in replay.entries(upto):
                     sys.audit("folklearn.in_compaction")
@@ -213,13 +201,13 @@ def compact(
                     different.append(number)
                     continue
                 replace_file(base_path(folder, number), serialization.as_bytes(record))
-                bases.append((number, upto, time, True))
+            bases.append((number, upto, time, is_new))
             if archives:
                 header = {"tenant": tenant, "model": name, "number": number, "upto": upto}
-                path = archive_path(folder, number, upto)
+                path = folder / FOLDER / f"{number}-{upto}.jsonl.gz"
                 write_archive(path, header, _archived(journal, number, upto))
                 sys.audit("folklearn.after_archive")
-    return {"cutoff": cutoff, "bases": bases, "ended": ended, "different": different}
+    return {"cutoff": cutoff, "bases": bases, "different": different}
 
 
 def _archived(journal: Journal, number: int, upto: int) -> Iterator[ArchivedEvent]:
@@ -236,7 +224,7 @@ def _last_before(journal: Journal, time: int) -> int:
 
     It looks at every event up to then: at those that may be removed, for this is asked before.
     """
-    later = journal.value("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
+    later = journal.find("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
     return journal.last if later is None else int(later) - 1
 
 
@@ -248,13 +236,13 @@ def _find_cutoff(journal: Journal, now: int, days: float | None, n_bytes: int | 
     if n_bytes is not None and journal.n_bytes > n_bytes:
         sums = "(SELECT coalesce(sum(length(record)), 0) FROM base)"
         sums += ", (SELECT sum(length(body)) FROM event)"
-        base_bytes, body_bytes = journal.row(f"SELECT {sums}")
+        base_bytes, body_bytes = journal.find(f"SELECT {sums}")
         share = max(0.0, n_bytes - base_bytes) / max(1.0, journal.n_bytes - base_bytes)
         newest_first = "SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total FROM event"
         found = f"SELECT seq FROM ({newest_first}) WHERE total > ? LIMIT 1"
-        beyond = journal.db.execute(found, (share * body_bytes,)).fetchone()
+        beyond = journal.find(found, share * body_bytes)
         if beyond is not None:
-            cutoff = max(cutoff, min(beyond[0], _last_before(journal, now - _MIN_AGE)))
+            cutoff = max(cutoff, min(beyond, _last_before(journal, now - _MIN_AGE)))
     return cutoff
 
 
@@ -376,22 +364,19 @@ class Retention:
         by_number = {host.number: host for host in store.models()}
         for number, seq, time, is_new in result["bases"]:
             path = base_path(store.folder, number)
-            if number in by_number:
-                record = path.read_bytes() if is_new else b""
-                sys.audit("folklearn.before_base")
-                with journal.transaction():
-                    if is_new:
-                        journal.put_base(number, Base(seq, time, record))
-                    kept = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
-                    journal.db.execute(kept, (seq, time, number))
-                sys.audit("folklearn.after_base")
-                store.remove_snapshots(number, seq)  # which may have rows that are older
-            path.unlink(missing_ok=True)
-        for number in result["ended"]:
+            record = path.read_bytes() if is_new else b""
+            sys.audit("folklearn.before_base")
             with journal.transaction():
-                for change in _FORGET_MODEL:
-                    journal.db.execute(change, (number,))
-            store.remove_snapshots(number, journal.last)
+                if number not in by_number:  # the model was deleted
+                    journal.db.execute("DELETE FROM base WHERE model = ?", (number,))
+                    journal.db.execute("DELETE FROM mark WHERE model = ?", (number,))
+                elif is_new:
+                    journal.put_base(number, Base(seq, time, record))
+                kept = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
+                journal.db.execute(kept, (seq, time, number))
+            sys.audit("folklearn.after_base")
+            store.remove_snapshots(number, seq)  # which may have rows that are older
+            path.unlink(missing_ok=True)
         self.different = {by_number[n].row.name for n in result["different"] if n in by_number}
         for name in self.different:
             log.error("a replay of %s is not what it was: none of its events are removed", name)
@@ -410,7 +395,7 @@ class Retention:
         """Remove events that no base and no label needs, in one short transaction."""
         db, journal = self._store.journal.db, self._store.journal
         nth = "SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?"
-        stop = journal.value(nth, after, _N_REMOVED - 1) or journal.last
+        stop = journal.find(nth, after, _N_REMOVED - 1) or journal.last
         columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
         numbers = {"after": after, "upto": stop}
@@ -426,7 +411,7 @@ class Retention:
                 if journal.n_bytes <= _MAX_REWRITTEN_BYTES:
                     journal.note_erasure()
             sys.audit("folklearn.in_removal")
-        (most,) = journal.row("SELECT coalesce(max(kept_after), 0) FROM model")
+        most = journal.find("SELECT coalesce(max(kept_after), 0) FROM model")
         self._removed_upto = stop if stop < most else None
 
 

@@ -18,7 +18,7 @@ from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.service import erasure, events
 from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
-from folklearn.service.http import Call, Endpoint, check_answer_length
+from folklearn.service.http import Call, ElsewhereError, Endpoint, check_answer_length
 from folklearn.service.limits import check_name
 from folklearn.service.states import ClassifierState
 
@@ -222,7 +222,9 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
     """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
-        await call.service.publish(host)
+        if call.service.is_worker:
+            raise ElsewhereError
+        await call.service.submit(host.publish)
         if host.published.version < version:
             raise RefusedError(
                 409, f"the model is at version {host.published.version}, and not at {version} yet"

@@ -43,7 +43,7 @@ _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 class Gate:
     """What every process that answers requests has: keys, limits, and models to look up.
 
-    Each has its own `observe`, which counts answers, and `publish`, for a model as it is now.
+    Each has its own `observe`, which counts answers.
     """
 
     submit: Callable[..., Any]  # see `Writer.submit`
@@ -70,9 +70,9 @@ class Gate:
         if header is not None:
             kind, _, text = header.decode("latin-1").partition(" ")
             text = text.strip()
-            key = self.keys.find(text) if kind.lower() == "bearer" else None
-            if key is None and not (kind.lower() == "bearer" and is_well_formed(text)):
+            if kind.lower() != "bearer" or not is_well_formed(text):
                 raise RefusedError(401, "Authorization must be 'Bearer flk_...', with a whole key")
+            key = self.keys.find(text)
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
         elif with_session:  # not where something could change: other sites send the cookie too
@@ -105,9 +105,6 @@ class Service(Gate):
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
         self._timer(method, path, status).observe(seconds)
-
-    async def publish(self, host: ModelHost) -> None:
-        await self.writer.submit(host.publish)
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
         return await self.writer.submit(

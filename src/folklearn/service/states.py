@@ -140,12 +140,10 @@ def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> Refuse
 
 
 class ClassifierState:
-    """A `folklearn.Model` that learns from events: a new one, that of a file, or of a record."""
+    """A `folklearn.Model` that learns from events: a new one, or that of a record."""
 
-    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None) -> None:
         config = created.config
-        if record is None and created.file is not None:
-            record = serialization.of_bytes(created.file)
         if len(config.classes) > created.limits.classes:
             n = created.limits.classes
             raise RefusedError(422, f"a model may have {n} classes", limit=f"classes={n}")
@@ -300,7 +298,7 @@ def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] =
 class AgentState:
     """A `folklearn.DecisionModel` that decides and learns by events, and knows them by number."""
 
-    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None) -> None:
         config: Any = created.config
         if config.actions:
             validation.count("n_actions", len(config.actions), 2)
@@ -402,5 +400,8 @@ def count_agent_bytes(config: events.Config, n_actions: int) -> int:
 ModelState = ClassifierState | AgentState
 
 
-def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
+def restore_state(created: events.CreateEvent, saved: Record | bytes | None = None) -> ModelState:
+    """Return a state as it was saved, or as the first event of a model says."""
+    content = created.file if saved is None else saved
+    record = serialization.of_bytes(content) if isinstance(content, bytes) else content
     return (AgentState if created.config.is_agent else ClassifierState)(created, record)

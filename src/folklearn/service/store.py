@@ -106,7 +106,7 @@ class ModelStore:
             parts = _SNAPSHOT_NAME.fullmatch(path.name)
             # Else half written by a process that died, of events that the journal has lost, or from
             # before a base: something may have been erased since.
-            if parts is None or not journal.value(known, *map(int, parts.groups())):
+            if parts is None or not journal.find(known, *map(int, parts.groups())):
                 path.unlink()
         for path in self.folder.glob("*base-*.folk"):
             path.unlink()
@@ -136,7 +136,7 @@ class ModelStore:
         self, row: ModelRow, below: int | None = None
     ) -> tuple[events.CreateEvent, ModelState, Entry]:
         """Return first event, state and last event from the newest good snapshot below an event."""
-        first = self.journal.entry(row.first)
+        created, base = self.journal.begin(row.number)
         for seq, path in _list_snapshots(self._snapshots, row.number):
             if below is not None and seq >= below:
                 continue
@@ -145,14 +145,11 @@ class ModelStore:
                 if not self.memory.has_room(n_bytes, self.memory.START_FACTOR):
                     log.warning("snapshot %s is too large for --memory", path.name)
                     continue
-                state = restore_state(first.event, serialization.read(path))
-                return first.event, state, self.journal.entry(seq)
+                state = restore_state(created, serialization.read(path))
+                return created, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
-        base = self.journal.base(row.number)
-        if base is not None:
-            state = restore_state(first.event, serialization.of_bytes(base.record))
-            return first.event, state, Entry(base.seq, row.number, base.time, None)
-        return first.event, restore_state(first.event), first
+        state = restore_state(created, base.record)
+        return created, state, Entry(base.seq, row.number, base.time, None)
 
     def write(self, changes: Sequence[Change]) -> list[Answer]:
         """Do changes in order; those that depend on earlier ones wait for a second commit."""
@@ -215,7 +212,7 @@ class ModelStore:
             for index, label in enumerate(host.state.labels_in(entry.event)):
                 is_refused = answer.status != 200 or index in refused
                 if is_refused and label is not None and label.id is not None:
-                    self.journal.refused_ids[label.id] = entry.seq
+                    self.journal.refused_ids[label.id.bytes] = entry.seq
 
     def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)

@@ -134,9 +134,6 @@ class Worker(Gate, link.Connection):
         if changes := [future for future, _ in self._changes.values()]:
             await asyncio.wait(changes, timeout=self.limits.deadline)
 
-    async def publish(self, host: Any) -> None:
-        raise ElsewhereError
-
     def submit(self, change: Change, n_bytes: int) -> Any:
         """Hand a change over; one of any size that the queue may have if no other waits."""
         limits, n_waiting = self.limits, self.n_sharing * len(self._changes)

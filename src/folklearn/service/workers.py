@@ -84,9 +84,10 @@ class WorkerConnection(link.Connection):
         match message:
             case link.ForwardedChange(request=request):
                 if events.names_predictions(request):
-                    task = asyncio.get_running_loop().create_task(self._change_later(message))
+                    task = asyncio.get_running_loop().create_task(self._parent.gather())
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
+                    task.add_done_callback(partial(self._change, message))
                 else:
                     self._change(message)
             case link.Observed(answers):
@@ -95,18 +96,14 @@ class WorkerConnection(link.Connection):
             case link.Gather():
                 self.gathering.popleft().set_result(None)
 
-    async def _change_later(self, message: link.ForwardedChange) -> None:
-        try:
-            await self._parent.gather()
-        except RefusedError as refusal:
-            self.send(link.ChangeAnswered(message.number, *refusal.answer))
-        else:
-            self._change(message)
-
-    def _change(self, message: link.ForwardedChange) -> None:
+    def _change(
+        self, message: link.ForwardedChange, gathered: "asyncio.Task[None] | None" = None
+    ) -> None:
         host = self._service.hosts.get((message.tenant, message.name))
         is_prediction = isinstance(message.request, events.PredictionsRequest)
         try:
+            if gathered is not None:
+                gathered.result()  # raises where a worker does not answer
             if host is None or host.number != message.model:
                 raise RefusedError(404, f"the model {message.name} was deleted")
             change = Change(host, message.request, message.key, message.client)
@@ -118,10 +115,8 @@ class WorkerConnection(link.Connection):
 
     def _tell(self, number: int, done: Any) -> None:
         error = done.exception()
-        if error is None:
-            self.send(link.ChangeAnswered(number, *done.result()))
-        else:
-            self.send(link.ChangeAnswered(number, *describe_error(error).answer))
+        answer = done.result() if error is None else describe_error(error).answer
+        self.send(link.ChangeAnswered(number, *answer))
 
 
 class WorkerParent:
