@@ -26,7 +26,7 @@ from folklearn.service.archive import Archive, ArchivedEvent, list_archives, wri
 from folklearn.service.events import Answer, EraseRequest, LabelEvent, RefusedError, Row
 from folklearn.service.hosts import ModelHost
 from folklearn.service.journal import Base, Entry, Journal, hash_id, hash_key, replace_file
-from folklearn.service.retention import Work, alone_in, base_path, do_task
+from folklearn.service.retention import Work, alone_in, base_path
 from folklearn.service.states import ClassifierState, ModelState, restore_state
 
 if TYPE_CHECKING:
@@ -361,7 +361,3 @@ async def erase(service: "Service", host: ModelHost, request: EraseRequest) -> A
                 assert answer is not None
                 return answer
         await asyncio.sleep(_CLEAN_SECONDS)
-
-
-if __name__ == "__main__":
-    do_task(find)

@@ -128,9 +128,9 @@ class Journal:
         if committed and not file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
-        with self.name_damaged_file(), ExitStack() as unless_opened:
+        with self.name_damaged_file(), ExitStack() as opened:
             self.db = open_database(folder / NAME, read_only=read_only)
-            unless_opened.callback(self.db.close)
+            opened.callback(self.db.close)
             self._open(read_only, committed)
             if not read_only:
                 # After a sync that failed the WAL may be in memory alone, although it looks well:
@@ -144,9 +144,10 @@ class Journal:
                 raise StateFileError(
                     f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
                 )
-            unless_opened.pop_all()
-        if not read_only:
-            self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
+            if not read_only:
+                self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
+                opened.callback(os.close, self._head)
+            self.close = opened.pop_all().close
 
     def _open(self, read_only: bool, committed: int) -> None:
         if not read_only and not self.find("SELECT count(*) FROM sqlite_schema"):
@@ -194,11 +195,6 @@ class Journal:
                 f"{self.folder / NAME} cannot be used: {error}. If the disk is well it is damaged: "
                 "restore it from a backup"
             ) from None
-
-    def close(self) -> None:
-        self.db.close()
-        if self._head is not None:
-            os.close(self._head)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -260,9 +256,6 @@ class Journal:
         columns = "number, tenant, name, first"
         self.db.execute(f"INSERT INTO model ({columns}) VALUES (?, ?, ?, ?)", row)
         return number
-
-    def skip(self, seq: int, reason: str) -> None:
-        self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
 
     def checkpoint(self, *, if_long: bool = False) -> None:
         """Move the WAL into the database, or do so if it has grown long."""

@@ -5,13 +5,14 @@ It is made by a replay from the base before it, in another process, and taken on
 the model was: the writer had noted a digest then, a mark. So every event is replayed once before
 it goes. What needs events that are old keeps them: predictions that wait, or waited at the base.
 
-``python -m folklearn.service.retention FOLDER`` does a task, JSON of standard input, and prints
-its result. It changes nothing of the journal.
+``python -m folklearn.service.retention FUNCTION FOLDER`` does a task, see `Work`: it takes JSON of
+standard input, and prints its result. It changes nothing of the journal.
 """
 
 import fcntl
 import logging
 import os
+import pkgutil
 import platform
 import subprocess
 import sys
@@ -75,7 +76,8 @@ class Work:
     """A task that a process of low priority does, so that requests do not wait for it."""
 
     def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        command, pipe = (sys.executable, "-m", do.__module__, os.fspath(folder)), subprocess.PIPE
+        function, pipe = f"{do.__module__}:{do.__name__}", subprocess.PIPE
+        command = sys.executable, "-m", "folklearn.service.retention", function, os.fspath(folder)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
         with_task = msgspec.json.encode(task)
         reader = ThreadPoolExecutor(1)  # so that no pipe is ever full
@@ -97,14 +99,6 @@ class Work:
     def stop(self) -> None:
         self._process.kill()
         self._end.result()
-
-
-def do_task(do: Callable[..., Any]) -> None:
-    """Do the task of a `Work`, in its process."""
-    os.nice(_NICE)
-    threadpool_limits(1, user_api="blas")  # as where the service learns
-    task = msgspec.json.decode(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(msgspec.json.encode(do(Path(sys.argv[1]), **task)))
 
 
 @contextmanager
@@ -283,7 +277,11 @@ class Retention:
                 with journal.transaction():
                     self.mark(self._to_mark.pop())
             elif self._is_begun:
-                self._launch()
+                limits, self._is_begun = store.limits, False
+                self._work = self.launch(
+                    compact, store.folder, now=store.clock(),
+                    days=limits.keep_days, n_bytes=limits.keep_bytes, archives=limits.archive,
+                )  # fmt: skip
             elif self._is_due():
                 self._last, self._is_begun, self._to_mark = store.clock(), True, store.models()
             elif self._removed_upto is not None:
@@ -314,13 +312,10 @@ class Retention:
 
     def _is_due(self) -> bool:
         limits, now = self._store.limits, self._store.clock()
-        if limits.keep_days is None and limits.keep_bytes is None:
-            return False
-        if limits.keep_bytes is not None:
-            n_bytes = self._store.journal.n_bytes
-            if n_bytes > _SLACK * limits.keep_bytes and now >= self._last + _MIN_PAUSE:
-                return True
-        return now >= self._next
+        most, has_paused = limits.keep_bytes, now >= self._last + _MIN_PAUSE
+        if most is not None and has_paused and self._store.journal.n_bytes > _SLACK * most:
+            return True
+        return now >= self._next and (most is not None or limits.keep_days is not None)
 
     def _has_grown(self) -> bool:
         """Tell whether so much has come that the next base may have to be in between."""
@@ -342,13 +337,6 @@ class Retention:
             row = host.number, host.version, host.changed, digest
             self._store.journal.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", row)
             self._marked[host.number] = host.version, now
-
-    def _launch(self) -> None:
-        store, limits = self._store, self._store.limits
-        self._work, self._is_begun = self.launch(
-            compact, store.folder, now=store.clock(),
-            days=limits.keep_days, n_bytes=limits.keep_bytes, archives=limits.archive,
-        ), False  # fmt: skip
 
     def _finish_round(self) -> None:
         store, journal = self._store, self._store.journal
@@ -425,4 +413,8 @@ def is_remembered(key: str, time: int, since: int) -> bool:
 
 
 if __name__ == "__main__":
-    do_task(compact)
+    os.nice(_NICE)
+    threadpool_limits(1, user_api="blas")  # as where the service learns
+    do: Any = pkgutil.resolve_name(sys.argv[1])
+    task = msgspec.json.decode(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(msgspec.json.encode(do(Path(sys.argv[2]), **task)))

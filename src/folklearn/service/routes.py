@@ -159,10 +159,10 @@ async def explain_row(call: Call) -> Json:
     published = await _find_published(call, [call.body.row])
     model = published.model
 
-    def explain() -> RowExplanation:
-        return next(explain_rows(model, make_table(model, call.body.row), by_holdout=False))
-
-    why = await published.call(explain)
+    table = make_table(model, call.body.row)
+    why: RowExplanation = await published.call(
+        lambda: next(explain_rows(model, table, by_holdout=False))
+    )
     classes = zip((why.label, why.against), why.probabilities, why.model_probabilities, strict=True)
     fields = "label", "probability", "by_this_model"
     lines = [{"name": n, "value": value, "nats": nats} for n, value, nats in why.table]
@@ -344,17 +344,13 @@ def route_by_name(apps: Mapping[Endpoint, ASGIApp]) -> Callable[[Scope], ASGIApp
     By the name of the route, not by trying one pattern after the other.
     """
     prefix, _, _ = MODEL.partition("{")
-    by_verb = {
-        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): app
-        for endpoint, app in apps.items()
-        if endpoint.path.startswith(f"{MODEL}/")
-    }
+    by_route = {(endpoint.method, endpoint.path): app for endpoint, app in apps.items()}
 
     def find(scope: Scope) -> ASGIApp | None:
         path: str = scope.get("path", "")
         name, _, verb = path.removeprefix(prefix).partition("/")
-        app = by_verb.get((scope.get("method", ""), verb)) if path.startswith(prefix) else None
-        if app is None or not name:
+        app = by_route.get((scope.get("method", ""), f"{MODEL}/{verb}"))
+        if app is None or not name or not path.startswith(prefix):
             return None
         scope["path_params"] = {"name": name}
         return app

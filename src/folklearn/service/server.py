@@ -42,7 +42,7 @@ def application(service: Service) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         service.close()
-        page_cache.close()
+        page_cache.thread.shutdown(cancel_futures=True)
 
     async def openapi(request: Request) -> Response:
         return Response(document, media_type="application/json")
@@ -50,7 +50,7 @@ def application(service: Service) -> ASGIApp:
     document = msgspec.json.encode(describe_api(ENDPOINTS))
     page_cache = ModelPageCache(service)
     apps = {endpoint: EndpointApp(service, endpoint) for endpoint in ENDPOINTS}
-    routes = page_routes(service, page_cache)
+    routes = page_routes(page_cache)
     routes += [Route(one.path, app, methods=[one.method]) for one, app in apps.items()]
     routes.append(Route("/v1/openapi.json", openapi))
     starlette = Starlette(

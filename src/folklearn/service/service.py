@@ -100,6 +100,9 @@ class Service(Gate):
         self._timer = cache(request_seconds.labels)
         # By model and version, while a request refers to them.
         self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
+        self.drop_pages: Callable[[], None] = lambda: (
+            None
+        )  # which hold copies, see `ModelPageCache`
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
         self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
@@ -120,6 +123,10 @@ class Service(Gate):
             ]
         )
 
+    @property
+    def _n_copied(self) -> int:
+        return sum(copy.n_bytes for copy in self._copies.values())
+
     async def copy_state(self, host: ModelHost) -> tuple[int, ModelState]:
         """Return the version of a model and a copy of its state, which no event changes."""
         async with self._copying:  # requests for the same version meanwhile get the same copy
@@ -128,8 +135,9 @@ class Service(Gate):
             if state is not None:
                 return version, state
             n_bytes = round(1.5 * host.n_bytes)  # a record and what is restored from it
-            n_others = sum(copy.n_bytes for copy in self._copies.values())
-            if n_others + n_bytes > self.limits.copies:
+            if self._n_copied + n_bytes > self.limits.copies:
+                self.drop_pages()
+            if self._n_copied + n_bytes > self.limits.copies:
                 raise RefusedError(
                     503,
                     f"all copies of models may take {self.limits.copies / 1e6:,.0f} MB, and one of "
@@ -243,10 +251,10 @@ class Writer:
         self._disk_refusal: RefusedError | None = None
         self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
-        self._has_ended = threading.Event()
-        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._sweep)]
-        for thread in self._threads:
-            thread.start()
+        self._writing = threading.Thread(target=self._run, daemon=True)
+        self._sweeping = threading.Thread(target=self._sweep, daemon=True)
+        self._writing.start()
+        self._sweeping.start()
 
     @property
     def n_queued(self) -> int:
@@ -291,9 +299,7 @@ class Writer:
         with self._wake:
             self.is_closing = True
             self._wake.notify()
-        self._threads[0].join()
-        self._has_ended.set()
-        self._threads[1].join()
+        self._sweeping.join()  # which ends after the other
 
     def _drop_late(self) -> None:
         """Refuse jobs that have waited too long; the caller holds the lock."""
@@ -308,7 +314,8 @@ class Writer:
 
     def _sweep(self) -> None:
         """Refuse late jobs while the writer is busy with a long one."""
-        while not self._has_ended.wait(_SWEEP_SECONDS):
+        while self._writing.is_alive():
+            self._writing.join(_SWEEP_SECONDS)
             with self._wake:
                 self._drop_late()
 

@@ -1,7 +1,4 @@
-"""The models of a folder: recovered from the journal, changed by one writer, read by all.
-
-``python -m folklearn.service.store FOLDER`` replays one model, see `Work`. It only reads.
-"""
+"""The models of a folder: recovered from the journal, changed by one writer, read by all."""
 
 import fcntl
 import itertools
@@ -31,7 +28,7 @@ from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import Change, GrowthBudget, Memory, ModelHost, TooEarlyError, prepare
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Replay, Retention, do_task, note_build
+from folklearn.service.retention import Replay, Retention, note_build
 from folklearn.service.states import ClassifierState, ModelState, count_agent_bytes, restore_state
 
 log = logging.getLogger("folklearn.service")
@@ -64,23 +61,22 @@ class ModelStore:
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
         self._growth = GrowthBudget(self.limits.growth)
-        self._resources = ExitStack()
         self._snapshot_work: Any = None  # the future of the last
-        with self._resources:
+        with ExitStack() as resources:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            self._resources.callback(os.close, lock)
+            resources.callback(os.close, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise StateFileError(f"{folder} is served by another process") from None
             # Sums over several threads could round otherwise, and replay give other bytes.
-            self._resources.enter_context(threadpool_limits(1, user_api="blas"))
-            self.journal = self._resources.enter_context(closing(Journal(folder)))
+            resources.enter_context(threadpool_limits(1, user_api="blas"))
+            self.journal = resources.enter_context(closing(Journal(folder)))
             with self.journal.name_damaged_file():
                 self._recover()
             self.retention = Retention(self)
-            self._resources.callback(self.retention.stop)
-            self._resources = self._resources.pop_all()  # until it is abandoned
+            resources.callback(self.retention.stop)
+            self._resources = resources.pop_all()
 
     def close(self) -> None:
         """Write snapshots of what has changed, and release the folder."""
@@ -218,7 +214,8 @@ class ModelStore:
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
         with self.journal.transaction():
-            self.journal.skip(entry.seq, reason)
+            skip = "UPDATE event SET skipped = ? WHERE seq = ?"
+            self.journal.db.execute(skip, (reason, entry.seq))
         _, host.state, last = self._restore(host.row, below=entry.seq)
         for earlier in self.journal.entries(after=last.seq, upto=entry.seq - 1, model=host.number):
             self._apply(host, earlier)
@@ -369,7 +366,3 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
         "earlier_predictions": n_earlier,
         "other_predictions": n_different,
     }
-
-
-if __name__ == "__main__":
-    do_task(replay)

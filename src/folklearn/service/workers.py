@@ -134,7 +134,7 @@ class WorkerParent:
         self.connections: set[WorkerConnection] = set()
         self._gathering: asyncio.Task[None] | None = None
         self._next_gathering: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()), daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -149,12 +149,8 @@ class WorkerParent:
         self._server.should_exit = True
         self._thread.join()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            self._loop = runner.get_loop()
-            runner.run(self._serve())
-
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         make = partial(WorkerConnection, self)
         async with await self._loop.create_unix_server(make, str(self._path)):
             await self._server.serve()

@@ -21,8 +21,8 @@ from folklearn.report import style
 from folklearn.report.rendering import render
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import ModelHost
-from folklearn.service.http import describe_error, read_body
-from folklearn.service.keys import COOKIE, NO_KEY, Key
+from folklearn.service.http import Call, describe_error, read_body
+from folklearn.service.keys import COOKIE, NO_KEY
 from folklearn.service.service import Service
 from folklearn.service.states import AgentState, ClassifierState
 
@@ -60,8 +60,9 @@ _MAX_NAMES = {"confusion": (14, 8), "weights": (16, 10)}  # likewise
 class ModelPage:
     """One version of a classifier on its page; made and drawn in one thread."""
 
-    def __init__(self, version: int, model: Model) -> None:
-        self.version, self.model, self.alarms = version, model, model.monitor().alarms
+    def __init__(self, version: int, state: ClassifierState) -> None:
+        self.version, self.state, self.model = version, state, (model := state.model)
+        self.alarms = model.monitor().alarms
         self.facts = ModelSummary.of_model(model, importance=False)
         self.charts = list(self.facts.plot_data)
         self.uniform_loss = math.log(max(1, len(model.labels)))  # of equal probabilities
@@ -82,14 +83,18 @@ class ModelPage:
 
 
 class ModelPageCache:
-    """Pages of models, each kept for a while, so that visitors do not delay the writer."""
+    """Pages of models, each kept for a while, so that visitors do not delay the writer.
+
+    With a page the copy of its model is kept, until there is no room for another copy.
+    """
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._thread = ThreadPoolExecutor(1, "folklearn-pages")
+        self.service = service
+        self.thread = ThreadPoolExecutor(1, "folklearn-pages")
         self._page_lock = asyncio.Lock()
         # By model number, with the time from which they are too old.
         self._pages: dict[int, tuple[ModelPage, float]] = {}
+        service.drop_pages = self._pages.clear
 
     async def find(self, host: ModelHost) -> ModelPage:
         async with self._page_lock:
@@ -97,9 +102,10 @@ class ModelPageCache:
             began = time.monotonic()
             if kept is not None and (kept.version == host.version or began < until):
                 return kept
-            version, state = await self._service.copy_state(host)
+            kept = None  # there may be no room for its copy beside the next
+            version, state = await self.service.copy_state(host)
             assert isinstance(state, ClassifierState)
-            page: ModelPage = await self.in_thread(ModelPage, version, state.model)
+            page: ModelPage = await self.in_thread(ModelPage, version, state)
             ended = time.monotonic()
             until = ended + max(_MIN_SECONDS_KEPT, _COST_RATIO_KEPT * (ended - began))
             self._pages[host.number] = page, until
@@ -107,23 +113,16 @@ class ModelPageCache:
                 del self._pages[next(iter(self._pages))]
             return page
 
-    def close(self) -> None:
-        self._thread.shutdown(cancel_futures=True)
-
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
 
 
-@dataclass
-class PageRequest:
-    """A request for a page: its key, and the model that the path names, if any."""
+@dataclass(kw_only=True)
+class PageRequest(Call):
+    """A request for a page."""
 
-    service: Service
     pages: ModelPageCache
     request: Request
-    headers: dict[bytes, bytes]
-    key: Key = NO_KEY
-    host: Any = None  # `ModelHost`, where the path names a model
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         context |= {"key": self.key, "address": str(self.request.base_url).rstrip("/")}
@@ -131,7 +130,10 @@ class PageRequest:
         return Response(text, status, media_type="text/html")
 
 
-def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
+
+
+def page_routes(pages: ModelPageCache) -> list[BaseRoute]:
     """Return the routes of the pages: without a session there is the login, and what it shows."""
     table = [
         ("GET", "/static/{file}", static, True),
@@ -145,20 +147,16 @@ def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
         ("POST", "/models/{name}/verify", verify, False),
     ]
     return [
-        Route(path, partial(_answer, service, pages, path, handler, is_public), methods=[method])
+        Route(path, partial(_answer, pages, path, handler, is_public), methods=[method])
         for method, path, handler, is_public in table
     ]
 
 
 async def _answer(
-    service: Service,
-    pages: ModelPageCache,
-    path: str,
-    handler: Callable[[PageRequest], Awaitable[Response]],
-    is_public: bool,
-    request: Request,
+    pages: ModelPageCache, path: str, handler: PageHandler, is_public: bool, request: Request
 ) -> Response:
-    page = PageRequest(service, pages, request, dict(request.scope["headers"]))
+    service, name = pages.service, request.path_params.get("name", "")
+    page = PageRequest(service, name, dict(request.scope["headers"]), pages=pages, request=request)
     request.scope.update(call=page, route=path)  # for the log
     try:
         if request.method == "POST":
@@ -167,7 +165,6 @@ async def _answer(
             page.key = service.sessions.find(page.headers, service.keys) or NO_KEY
         response: Response = RedirectResponse("/login", 303)
         if is_public or page.key is not NO_KEY:
-            name = request.path_params.get("name", "")
             page.host = service.store.hosts.get((page.key.tenant, name))
             if name and (page.host is None or not page.key.allows("read", name)):
                 raise RefusedError(404, f"There is no model {name!r}.")
@@ -200,7 +197,7 @@ async def login_form(page: PageRequest) -> Response:
 
 
 async def login(page: PageRequest) -> Response:
-    content = await read_body(page.request.receive, page.headers, limit=10_000)
+    content = await read_body(page.request.receive, page, limit=10_000)
     fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
     text = fields.get("key", [""])[0].strip()
     key = page.service.keys.find(text)
@@ -239,7 +236,7 @@ async def model(page: PageRequest) -> Response:
         "numbers": numbers,
         "now": service.store.clock(),
         "verified": service.verified.get(host.number),
-        "may_verify": page.key.allows("admin", host.row.name),
+        "may_verify": page.key.allows("admin", page.name),
     }
     if host.is_agent:
         _, state = await service.copy_state(host)
@@ -262,15 +259,14 @@ async def chart(page: PageRequest) -> Response:
 async def report(page: PageRequest) -> Response:
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    title = f"Report on {page.host.row.name}"
     record = (await page.pages.find(page.host)).model.to_record()
+    title = f"Report on {page.name}"
     text = await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
 
 
 async def verify(page: PageRequest) -> Response:
-    name = page.host.row.name
-    if not page.key.allows("admin", name):
+    if not page.key.allows("admin", page.name):
         raise RefusedError(403, "Only a key with the scope admin may do this.")
     await page.service.verify(page.host)
-    return RedirectResponse(f"/models/{name}#journal", 303)
+    return RedirectResponse(f"/models/{page.name}#journal", 303)
