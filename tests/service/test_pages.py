@@ -103,12 +103,13 @@ def test_pages_hold_copies_within_their_limit(
         for name in ("first", "second"):
             service.ask("PUT", f"/v1/models/{name}", {})
             _learn(service, name)
-        gate.limits = replace(gate.limits, copies=gate.store.hosts["main", "first"].n_bytes * 2)
         for name in ("first", "second"):
             for _ in range(2):
+                host = gate.store.hosts["main", name]
+                room = round(1.5 * host.n_bytes) + host.state.n_bytes // 2  # for one copy
+                gate.limits = replace(gate.limits, copies=room)
                 visitor.text(f"/models/{name}")
-                number = gate.store.hosts["main", name].number
-                assert [copied for copied, _ in gate._copies] == [number]
+                assert [number for number, _ in gate._copies] == [host.number]
                 visitor.text(f"/models/{name}/report")
                 _learn(service, name)
 

@@ -147,7 +147,7 @@ def test_models_let_go_of_rows(tmp_path: Path) -> None:
     ageing.day()
     needles = [need for who in range(ages.CUSTOMERS) for need in ages.needles_of(ageing, who)[1:]]
     for host in ageing.store.models():
-        ageing.store.snapshot(host)
+        ageing.store.snapshot(host).result()
     assert len(ages.traces(ageing.folder, needles)) > 1
     for _ in range(5):
         ageing.now += DAY  # in which nothing happens
@@ -184,7 +184,7 @@ def test_a_deleted_model_goes_and_its_numbers_are_not_used_again(tmp_path: Path)
     ageing.settle()
     for name in ("labels", "agent"):
         host = ageing.store.hosts["main", name]
-        ageing.store.snapshot(host)
+        ageing.store.snapshot(host).result()
         ageing.store.delete(host)
     last = ageing.store.journal.last
     ageing.now += 3 * DAY

@@ -91,7 +91,7 @@ def live_through(
             store.maintain()
         assert not store.retention.different
         if day % WEEK == 0:
-            store.snapshot(host)
+            store.snapshot(host).result()
             backup(folder, place / "copy")
             shutil.rmtree(place / "copy")
         if day % MONTH == 0:

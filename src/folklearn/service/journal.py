@@ -318,7 +318,7 @@ class Journal:
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         keys = key, hash_key(key) if self.has_removed else key
         found = "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)"
-        return self.find(found, model, *keys)
+        return self.db.execute(found, (model, *keys)).get
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""

@@ -104,14 +104,11 @@ class Work:
 @contextmanager
 def alone_in(folder: Path) -> Iterator[Journal]:
     """Read the journal while no other task is at work, not even one whose service has died."""
-    lock = os.open(folder / "retention", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with open(os.open(folder / "retention", os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with closing(Journal(folder, read_only=True)) as journal:
             remove_unused(journal)
             yield journal
-    finally:
-        os.close(lock)
 
 
 def remove_unused(journal: Journal) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache, partial
 from itertools import groupby
@@ -41,28 +41,25 @@ _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 
 
 class Gate:
-    """What every process that answers requests has: keys, limits, and models to look up.
-
-    Each has its own `observe`, which counts answers.
-    """
+    """What every process that answers requests has: keys, limits, and models to look up."""
 
     submit: Callable[..., Any]  # see `Writer.submit`
+    observe: Callable[[str, str, int, float], None]  # counts an answer
     is_worker = has_workers = False
-    n_sharing = 1  # processes that share the limits of traffic and queue
 
-    def __init__(self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any]) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any], n_sharing: int = 1
+    ) -> None:
         self.folder, self.limits, self.hosts = folder, limits, hosts
+        self.n_sharing = n_sharing  # processes that share the limits of traffic and queue
+        # Bytes that this one may hold: enough for one request at least.
+        one = limits.body + limits.answer
+        self.traffic_part = max(limits.traffic // n_sharing, min(limits.traffic, one))
         self.keys, self.sessions = Keys(folder), Sessions()
         self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
         # Where other processes predict: waits until all that they remember was handed over, and
         # they know what was announced.
         self.gather: Callable[[], Awaitable[Any]] = partial(asyncio.sleep, 0)
-
-    @property
-    def traffic_part(self) -> int:
-        """Bytes of the limit that this process may hold: enough for one request at least."""
-        whole, one = self.limits.traffic, self.limits.body + self.limits.answer
-        return max(whole // self.n_sharing, min(whole, one))
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names."""
@@ -70,9 +67,9 @@ class Gate:
         if header is not None:
             kind, _, text = header.decode("latin-1").partition(" ")
             text = text.strip()
-            if kind.lower() != "bearer" or not is_well_formed(text):
+            key = self.keys.find(text) if kind.lower() == "bearer" else None
+            if key is None and not (kind.lower() == "bearer" and is_well_formed(text)):
                 raise RefusedError(401, "Authorization must be 'Bearer flk_...', with a whole key")
-            key = self.keys.find(text)
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
         elif with_session:  # not where something could change: other sites send the cookie too
@@ -247,7 +244,6 @@ class Writer:
         self._n_bytes = 0  # of the jobs
         self._wake = threading.Condition()
         self.is_closing = False
-        self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
         self._disk_refusal: RefusedError | None = None
         self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
@@ -325,7 +321,6 @@ class Writer:
             while (jobs := self._take()) is not None:
                 self._do(jobs)
                 self._maintain()
-            self._snapshot_pool.shutdown()
             self.store.close()
         except BaseException:
             # Whether the last commit is on the disk is not known: only a new start can tell.
@@ -389,7 +384,7 @@ class Writer:
                 host.publish()
             # One at a time: each is a copy in memory.
             if host.replay_seconds > store.limits.replay and not store.is_writing_snapshot:
-                store.snapshot(host, self._snapshot_pool)
+                store.snapshot(host)
 
 
 def _answer(results: Iterable[tuple[Job, Any]]) -> None:

@@ -9,9 +9,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -61,10 +60,12 @@ class ModelStore:
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
         self._growth = GrowthBudget(self.limits.growth)
-        self._snapshot_work: Any = None  # the future of the last
+        self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
+        self._snapshot_work: Future[None] | None = None  # the last
         with ExitStack() as resources:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             resources.callback(os.close, lock)
+            resources.enter_context(self._snapshot_pool)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -82,7 +83,7 @@ class ModelStore:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
             if host.replay_seconds and not host.why_held:
-                self.snapshot(host)
+                self.snapshot(host).result()
         self.journal.checkpoint()
         self.abandon()
 
@@ -281,18 +282,16 @@ class ModelStore:
         if hosts:
             self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> None:
-        """Write the state of a model into a file, by a thread of the pool if there is one."""
+    def snapshot(self, host: ModelHost) -> "Future[None]":
+        """Write the state of a model into a file, in another thread."""
         with self.journal.transaction():  # what became of its events must be durable before
             self.retention.mark(host, pause=_MARK_PAUSE)
         # By the time in its name it is not taken for one of another journal.
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
-        work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
-        if pool is None:
-            work()
-        else:
-            self._snapshot_work = pool.submit(work)
+        record = host.state.to_record()
+        self._snapshot_work = self._snapshot_pool.submit(_write_snapshot, path, host, record)
+        return self._snapshot_work
 
     @property
     def is_writing_snapshot(self) -> bool:

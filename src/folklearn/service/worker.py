@@ -84,8 +84,8 @@ class Worker(Gate, link.Connection):
 
     def __init__(self, folder: Path, limits: Limits, n_workers: int, path: Path) -> None:
         link.Connection.__init__(self)
-        Gate.__init__(self, folder, limits, {})
-        self.n_sharing, self._path = n_workers, path
+        Gate.__init__(self, folder, limits, {}, n_workers)
+        self._path = path
         self._n_requests, self._n_bytes = 0, 0
         self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
         self._observed: list[tuple[str, str, int, float]] = []

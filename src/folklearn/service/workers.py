@@ -110,6 +110,8 @@ class WorkerConnection(link.Connection):
             # Workers bound what they remember themselves: it is not refused when labels are many.
             done = self._service.submit(change, message.n_bytes, is_bounded=not is_prediction)
             done.add_done_callback(partial(self._tell, message.number))
+        except asyncio.CancelledError:
+            pass  # the service ends
         except RefusedError as refusal:
             self.send(link.ChangeAnswered(message.number, *refusal.answer))
 
