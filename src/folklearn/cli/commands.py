@@ -65,9 +65,8 @@ class _LazyGroup(Group):
 
 
 def _load_command(name: str) -> Any:
-    function = name.replace("-", "_")
-    module = importlib.import_module(f"folklearn.cli.{_MODULES.get(name, function)}")
-    command = getattr(module, function)
+    module = importlib.import_module(f"folklearn.cli.{_MODULES.get(name, name)}")
+    command = getattr(module, name)
     if isinstance(command, typer.Typer):
         return typer.main.get_command(command)
     alone = typer.Typer(add_completion=False)
