@@ -49,10 +49,7 @@ def audit(
     device: options.Device = OWN,
     quiet: options.Quiet = False,
 ) -> None:
-    """Certify predictions that any model made: how much better could a linear model do?
-
-    Each prediction must have been made before its label was seen; this cannot be checked.
-    """
+    """Each prediction must have been made before its label was seen; this cannot be checked."""
     MapReduce.from_options(jobs, device)  # raises before anything is read
     started = time.perf_counter()
     with display.open_console(quiet) as console:

@@ -22,7 +22,6 @@ _MAX_LINES = 8  # of columns, and of weights
 
 
 def inspect(model: options.ModelFile) -> None:
-    """Show what a saved model has learned."""
     typer.echo("\n".join(_describe_model(options.load_model(model, "folklearn inspect"))))
 
 
@@ -76,9 +75,7 @@ def report(
     output: str = Option("report.html", "-o", "--output", metavar="REPORT.html", help="The page."),
     quiet: options.Quiet = False,
 ) -> None:
-    """Write one page about a model: how good it is, what is proven, what needs attention.
-
-    FILE is a saved model, or rows, which are learned first. The page is one
+    """FILE is a saved model, or rows, which are learned first. The page is one
     HTML file that needs nothing else, to be sent or printed.
     """
     require_matplotlib()
@@ -109,10 +106,7 @@ def export(
     output: str = Option("model.onnx", "-o", "--output", metavar="MODEL.onnx", help="The file."),
     quiet: options.Quiet = False,
 ) -> None:
-    """Write what a saved model predicts as an ONNX file, which other runtimes read.
-
-    Its inputs are the columns by name, its outputs `label` and `probabilities`.
-    """
+    """Its inputs are the columns by name, its outputs `label` and `probabilities`."""
     with AtomicOutputs(model) as outputs:
         path = outputs.reserve("model", output)
         assert path is not None

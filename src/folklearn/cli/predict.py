@@ -47,9 +47,7 @@ def predict(
     on_bad_row: options.OnBadRow = "stop",
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict rows with a saved model, which learns nothing from them.
-
-    Writes one line a row: where it came from, its ids, its label if there
+    """Writes one line a row: where it came from, its ids, its label if there
     is one, the most likely class and its probability, and the probability
     of every class. Columns are found by name; those that the model does not
     know are ignored. Where rows have labels, the error and the loss follow.

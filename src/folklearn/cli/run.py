@@ -119,9 +119,7 @@ class RunOptions:
 
 
 def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
-    """Learn rows one after the other, predicting each before its label is seen.
-
-    Shows the loss, and how much a linear model could have gained, proven.
+    """Shows the loss, and how much a linear model could have gained, proven.
 
     The file is read twice: once to check every value, once to learn.
     Standard input (-) is read once and learned as it comes, classes included.

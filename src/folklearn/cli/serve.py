@@ -52,7 +52,6 @@ def serve(
     keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any."),
     archive: bool = Option(False, "--archive", help="Put removed events into compressed files."),
 ) -> None:
-    """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
     from folklearn.service import server
     from folklearn.service.service import Service
 
@@ -95,7 +94,6 @@ def backup(
     folder: Path = Argument(..., help="The folder of a service."),
     target: Path = Argument(..., help="A new folder for the copy."),
 ) -> None:
-    """Copy what a service keeps, while it runs; the copy can be served."""
     from folklearn.service.backup import backup as copy_folder
 
     n_events = copy_folder(folder, target)
@@ -110,8 +108,7 @@ def choose_folder(
     context: typer.Context,
     dir: str = Argument(..., metavar="DIR", show_default=False, help="The folder of the service."),
 ) -> None:
-    """Create, list and revoke keys of the service, which may be running meanwhile.
-
+    """
     To replace a key: create another like it, let all clients change to that, and revoke the first.
     """
     context.obj = dir
@@ -185,10 +182,7 @@ def _format_date(seconds: int | None) -> str:
 
 
 def warmup(quiet: Quiet = False) -> None:
-    """Compile what models and decisions use, for a new machine or a container image.
-
-    Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
-    """
+    """Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR."""
     console = new_console(quiet)
     with open_console(quiet=True):
         warm_up_service()
