@@ -130,12 +130,12 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
     """
     asked.check(source, new)
     with (
-        AtomicOutputs(source.file) as outputs,
+        AtomicOutputs(source.file, new.classes) as outputs,
         display.open_console(asked.quiet) as console,
         handle_signals(StreamSignals()) as signals,
     ):
         save_path = outputs.reserve("model", asked.save, as_file=True)  # may replace what is loaded
-        outputs.protect(asked.load, new.classes)
+        outputs.protect(asked.load)
         plot_path = outputs.reserve("plot", asked.plot)
         to_file = None if asked.predictions == options.STDOUT else asked.predictions
         predictions_path = outputs.reserve("predictions", to_file)
