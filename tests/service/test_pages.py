@@ -87,7 +87,7 @@ def test_a_service_that_ended_leaves_no_thread(tmp_path: Path) -> None:
         service.post("/v1/models/churn/learn", {"row": {"age": 1}, "label": "stay"})
         Browser(service, service.key).text("/models/churn")
         names = {thread.name for thread in set(threading.enumerate()) - before}
-        assert any(name.startswith("folklearn-pages") for name in names)
+        assert any(name.startswith("folklearn-copies") for name in names)
     begun = set(threading.enumerate()) - before
     assert not [thread.name for thread in begun if thread.name.startswith("folklearn")]
 

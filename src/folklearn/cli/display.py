@@ -73,9 +73,8 @@ def format_fields(fields: Mapping[str, str]) -> str:
 
 
 def describe_source(reader: Reader, n_rows: int | None) -> str:
-    size = ": read as it comes" if reader.is_live else ""
-    if n_rows is not None:
-        size = f": {count_of(n_rows, 'row')}"
+    size = ": read as it comes" * reader.is_live
+    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 

@@ -89,14 +89,16 @@ def predict(
         dataset.warn_of_missing()
         dataset.unlearned.warn()
         outputs.commit(console)
-    n_bad = bad_rows.n_rows
-    skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
     seconds = time.perf_counter() - started
-    console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}.")
-    if score.n_rows:
-        labelled = f"{count_of(score.n_rows, 'row')} with a label"
-        console.print(display.describe_score(labelled, score))
+    console.print("\n".join(_summarise(score, n_rows, bad_rows.n_rows, seconds)))
     signals.raise_ended()
+
+
+def _summarise(score: Score, n_rows: int, n_bad: int, seconds: float) -> Iterator[str]:
+    skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
+    yield f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}."
+    if score.n_rows:
+        yield display.describe_score(f"{count_of(score.n_rows, 'row')} with a label", score)
 
 
 def _describe(dataset: ModelDataset) -> str:
@@ -142,9 +144,8 @@ class PredictionWriter:
 
     def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
         labels, n_rows = self._model.labels, len(rows.table)
-        best, highest = step.predicted, np.zeros(n_rows)
-        if step.P.shape[1]:
-            highest = step.P[np.arange(n_rows), best]
+        best = step.predicted
+        highest = step.P[np.arange(n_rows), best] if step.P.shape[1] else np.zeros(n_rows)
         predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, highest, strict=True)]
         columns: list[Any] = [rows.table.lines.tolist()]
         columns += [rows.ids.get(name, [None] * n_rows) for name in self._ids]

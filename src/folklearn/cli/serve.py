@@ -197,7 +197,9 @@ def warm_up_service() -> None:
     """Do once what requests to the service do, so that none waits for a compiler."""
     _use_model(text="one more text")
     _use_model()
-    _decide()
+    agent = new_agent(n_features=2, n_actions=2)
+    for t in range(_N_WARM_UP_ROWS):
+        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)
 
 
 def warm_up(learner: str) -> None:
@@ -228,9 +230,3 @@ def _use_model(**words: str) -> None:
     X, labels = np.tile(np.eye(2), (_N_WARM_UP_ROWS // 2, 1)), np.arange(_N_WARM_UP_ROWS) % 2
     audit(X, labels, np.full((_N_WARM_UP_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
-
-
-def _decide() -> None:
-    agent = new_agent(n_features=2, n_actions=2)
-    for t in range(_N_WARM_UP_ROWS):
-        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)

@@ -132,9 +132,9 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
     with alone_in(folder) as journal:
         first = Matcher(request, columns=columns)
         archives = [Archive(path) for _, path in list_archives(folder, model)]
-        one: Any  # in an archive or not
-        for one in chain(*archives, journal.entries(model=model)):
-            first.rest(one.event, one.id)
+        stored: Any  # in an archive or not
+        for stored in chain(*archives, journal.entries(model=model)):
+            first.rest(stored.event, stored.id)
         matcher, categories = Matcher(request, first.ids), first.categories
         for archive in archives:
             _rewrite(archive, matcher, categories)
@@ -305,14 +305,10 @@ def complete(
     with suppress(FileNotFoundError):
         base_path(store.folder, host.number).unlink()
     labels = found["labels"] + matcher.labels
-    words = _WORDS[request.rebuild]
+    words = "the model keeps what it learned of them, in sums and weights, and no row"
+    if request.rebuild:
+        words = "the model has learned again all labels that are left"
     return Answer(200, {"event": erased.seq, "rows": rows, "labels": labels, "words": words})
-
-
-_WORDS = (
-    "the model keeps what it learned of them, in sums and weights, and no row",
-    "the model has learned again all labels that are left",
-)
 
 
 def _change(journal: Journal, seq: int, entry: Entry, rest: Any) -> None:

@@ -43,8 +43,7 @@ class PublishedModel:
         """The model as a file that predicts the same to the last bit."""
         if self.model is None:
             return b""
-        is_new = self.model.pipeline is None
-        model = self.model if is_new else self.model._copy_to_save()
+        model = self.model if self.model.pipeline is None else self.model._copy_to_save()
         return serialization.as_bytes(model.to_record())
 
     async def call(self, predict: Callable[..., Any], *arguments: Any) -> Any:

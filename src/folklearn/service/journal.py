@@ -14,7 +14,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -396,10 +396,9 @@ def last_committed(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    try:
+    with suppress(FileNotFoundError):
         return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
+    return 0
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -78,10 +78,8 @@ class LogFormatter(logging.Formatter):
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {"time": when, "level": record.levelname.lower()}
         fields |= {"request": id} if id else {}
-        fields |= getattr(record, "fields", None) or {
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        plain = {"logger": record.name, "message": record.getMessage()}
+        fields |= getattr(record, "fields", None) or plain
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields)

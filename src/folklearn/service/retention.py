@@ -79,9 +79,8 @@ class Work:
         function, pipe = f"{do.__module__}:{do.__name__}", subprocess.PIPE
         command = sys.executable, "-m", "folklearn.service.retention", function, os.fspath(folder)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-        with_task = msgspec.json.encode(task)
         reader = ThreadPoolExecutor(1)  # so that no pipe is ever full
-        self._end = reader.submit(self._process.communicate, with_task)
+        self._end = reader.submit(self._process.communicate, msgspec.json.encode(task))
         reader.shutdown(wait=False)
 
     @property
@@ -339,8 +338,7 @@ class Retention:
         store, journal = self._store, self._store.journal
         assert self._work is not None
         work, self._work = self._work, None
-        days = store.limits.keep_days
-        self._next = store.clock() + round(min(1.0, (days or 1.0) / 4) * _DAY)
+        self._next = store.clock() + round(min(1.0, (store.limits.keep_days or 1.0) / 4) * _DAY)
         try:
             result = work.result()
         except FolklearnError as error:
@@ -383,8 +381,7 @@ class Retention:
         stop = journal.find(nth, after, _N_REMOVED - 1) or journal.last
         columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
-        numbers = {"after": after, "upto": stop}
-        rows: Any = db.execute(f"SELECT {columns} {where}", numbers).fetchall()
+        rows: Any = [*db.execute(f"SELECT {columns} {where}", {"after": after, "upto": stop})]
         if rows:
             with journal.transaction():
                 for seq, time, key, since in rows:

@@ -106,7 +106,7 @@ async def predict_many(call: Call) -> Json:
 async def certificate(call: Call) -> Json:
     """Return a lower bound on the loss of linear models, and the sentence that names them."""
     version, state = await _copy_state(call)
-    proof = await asyncio.to_thread(state.model.certificate)
+    proof = await call.service.look(state.model.certificate)
     if proof is None:
         return {"version": version, "valid": False, "words": NOTHING_PROVEN}
     weight = state.model.metrics.weight or 1.0
@@ -133,7 +133,7 @@ async def windows(call: Call) -> Json:
             "error": window.n_errors / max(1, window.stop - window.start),
             "floor": window.lower_bound / window.weight if window.weight else None,
         }
-        for window in await asyncio.to_thread(state.model.windows)
+        for window in await call.service.look(state.model.windows)
     ]
     return {"version": version, "windows": rows}
 
@@ -149,16 +149,19 @@ async def alarms(call: Call) -> Json:
 async def explain(call: Call) -> Json:
     """Return the largest weights, and what every column is worth."""
     version, state = await _copy_state(call)
-    explanation = await asyncio.to_thread(state.model.explain)
-    weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
-    return {"version": version, "weights": weights, "importance": explanation.importance}
+
+    def look() -> Json:
+        explanation = state.model.explain()
+        weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
+        return {"version": version, "weights": weights, "importance": explanation.importance}
+
+    return dict(await call.service.look(look))
 
 
 async def explain_row(call: Call) -> Json:
     """Return why a row is predicted as it is: what each column adds to the log odds."""
     published = await _find_published(call, [call.body.row])
     model = published.model
-
     table = make_table(model, call.body.row)
     why: RowExplanation = await published.call(
         lambda: next(explain_rows(model, table, by_holdout=False))
@@ -181,7 +184,7 @@ async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
     check_answer_length(call.host.n_bytes, call.service.limits.answer)
     _, state = await _copy_state(call)
-    content = await asyncio.to_thread(state.model.to_bytes)
+    content = await call.service.look(state.model.to_bytes)
     headers = {"content-disposition": f'attachment; filename="{call.name}.folk"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -254,6 +257,7 @@ async def _predict(
     published = await _find_published(call, rows)
     model, labels, remembered = published.model, published.labels, None
     coverage, thresholds = call.body.coverage, model.sets.thresholds.tolist()
+    used = model.unseen_probability, published.version, thresholds
     predictions: list[Any] = []
     asked: list[tuple[UUID, events.PredictionEvent]] = []
     for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
@@ -276,9 +280,7 @@ async def _predict(
             if chosen is not None:
                 prediction["set"] = chosen
             if remember:
-                event = events.PredictionEvent(
-                    row, p, model.unseen_probability, published.version, thresholds
-                )
+                event = events.PredictionEvent(row, p, *used)
                 asked.append((events.new_id(), event))
                 prediction["id"] = str(asked[-1][0])
             predictions.append(prediction)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from itertools import groupby
@@ -97,10 +97,9 @@ class Service(Gate):
         self._timer = cache(request_seconds.labels)
         # By model and version, while a request refers to them.
         self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
-        self.drop_pages: Callable[[], None] = lambda: (
-            None
-        )  # which hold copies, see `ModelPageCache`
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
+        self.drop_pages: Callable[[], None] = lambda: None  # which hold copies: `ModelPageCache`
+        self.looking = ThreadPoolExecutor(1, "folklearn-copies")
         self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
@@ -150,10 +149,15 @@ class Service(Gate):
             self._copies[host.number, version] = state
             return version, state
 
+    async def look(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what reads a copy, in the one thread for it: a model is for one thread at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self.looking, work, *arguments)
+
     async def verify(self, host: ModelHost) -> dict[str, Any]:
         if self._verifying.locked():
             raise RefusedError(503, "another replay is under way: try again", retry_after=10)
         async with self._verifying:
+            await self.gather()  # so that the replay has all predictions of this version
             version, digest = await self.writer.submit(
                 lambda: (host.version, host.state.to_record().digest)
             )
@@ -281,8 +285,8 @@ class Writer:
         with self._wake:
             if self.is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
-            is_full = len(self._jobs) >= limits.queued_events
-            is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
+            is_long = len(self._jobs) >= limits.queued_events
+            is_full = is_long or self._n_bytes + n_bytes > limits.queued_bytes
             if is_full and is_change and is_bounded:
                 raise make_queue_refusal(limits, len(self._jobs))
             self._jobs.append(job)
@@ -336,11 +340,8 @@ class Writer:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
             self._drop_late()
-            jobs: list[Job] = []
-            n_bytes = 0
-            while (
-                self._jobs and len(jobs) < _MAX_JOBS_PER_COMMIT and n_bytes < _MAX_BYTES_PER_COMMIT
-            ):
+            jobs, n_bytes, n_most = list[Job](), 0, min(len(self._jobs), _MAX_JOBS_PER_COMMIT)
+            while len(jobs) < n_most and n_bytes < _MAX_BYTES_PER_COMMIT:
                 jobs.append(self._jobs.popleft())
                 n_bytes += jobs[-1].n_bytes
             self._n_bytes -= n_bytes
@@ -364,10 +365,9 @@ class Writer:
     def _call(self, function: Any) -> Any:
         try:
             return function()
-        except (apsw.Error, OSError, MemoryError):
-            raise
         except Exception as error:
-            if self.store.journal.db.in_transaction:
+            is_fatal = isinstance(error, apsw.Error | OSError | MemoryError)
+            if is_fatal or self.store.journal.db.in_transaction:
                 raise
             return error
 

@@ -174,10 +174,8 @@ class ClassifierState:
                 if asked is None:
                     self.model.learn_one(row, label, weight=weight)
                 else:
-                    pending = PendingPrediction.of_plain(
-                        row, asked.p, asked.unseen, asked.thresholds
-                    )
-                    self.model.tell(pending, label, weight=weight)
+                    plain = row, asked.p, asked.unseen, asked.thresholds
+                    self.model.tell(PendingPrediction.of_plain(*plain), label, weight=weight)
                 return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case events.LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
@@ -341,10 +339,8 @@ class AgentState:
                 for number in {decision.id for decision in self.model.pending}.intersection(gone):
                     self.model.drop(number)
                 # Not `release_rows`, with which all others that wait would expire too.
-                regressions = self.model.regressions
-                self.model.regressions = {
-                    key: one.without_rows() for key, one in regressions.items()
-                }
+                regressions = self.model.regressions.items()
+                self.model.regressions = {key: one.without_rows() for key, one in regressions}
         return Answer(200, {"event": entry.seq})
 
     def check_decision(self, event: events.DecisionEvent) -> int:

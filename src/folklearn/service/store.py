@@ -306,8 +306,8 @@ class ModelStore:
     def disk_refusal(self) -> RefusedError | None:
         if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
             return None
-        sentence, limit = "the disk is nearly full", f"free_disk={self.limits.free_disk}"
-        sentence += ": nothing can be learned"
+        sentence = "the disk is nearly full: nothing can be learned"
+        limit = f"free_disk={self.limits.free_disk}"
         return RefusedError(503, sentence, retry_after=30, limit=limit)
 
 

@@ -128,10 +128,8 @@ class WorkerParent:
         self.service, self._path = service, path
         # The scheme of a request is in a header that workers write.
         options = UVICORN_OPTIONS | {"proxy_headers": True, "forwarded_allow_ips": "*"}
-        uds = link.http_path(path)
-        self._server = uvicorn.Server(
-            uvicorn.Config(application, uds=uds, date_header=False, **options)
-        )
+        options |= {"uds": link.http_path(path), "date_header": False}
+        self._server = uvicorn.Server(uvicorn.Config(application, **options))
         service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
         self._gathering: asyncio.Task[None] | None = None

@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,7 +57,7 @@ _MAX_NAMES = {"confusion": (14, 8), "weights": (16, 10)}  # likewise
 
 
 class ModelPage:
-    """One version of a classifier on its page; made and drawn in one thread."""
+    """One version of a classifier on its page; made and drawn by `Service.look`."""
 
     def __init__(self, version: int, state: ClassifierState) -> None:
         self.version, self.state, self.model = version, state, (model := state.model)
@@ -72,12 +71,10 @@ class ModelPage:
     def draw(self, name: str, is_narrow: bool) -> str:
         if (name, is_narrow) not in self._images:
             size = CHART_SIZES[name][is_narrow]
-            options: dict[str, Any] = {"title": ""}
-            if name in _MAX_NAMES:
-                options["most"] = _MAX_NAMES[name][is_narrow]
+            options = {"most": _MAX_NAMES[name][is_narrow]} if name in _MAX_NAMES else {}
             with style.use_style():
                 ax = None if size is None else style.new_figure(*size).subplots()
-                figure = self.facts.draw(name, ax=ax, **options)
+                figure = self.facts.draw(name, ax=ax, title="", **options)
                 self._images[name, is_narrow] = style.svg(figure)
         return self._images[name, is_narrow]
 
@@ -90,7 +87,6 @@ class ModelPageCache:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.thread = ThreadPoolExecutor(1, "folklearn-pages")
         self._page_lock = asyncio.Lock()
         # By model number, with the time from which they are too old.
         self._pages: dict[int, tuple[ModelPage, float]] = {}
@@ -102,19 +98,16 @@ class ModelPageCache:
             began = time.monotonic()
             if kept is not None and (kept.version == host.version or began < until):
                 return kept
-            kept = None  # there may be no room for its copy beside the next
+            kept = None  # there may be no room for its copy and the next
             version, state = await self.service.copy_state(host)
             assert isinstance(state, ClassifierState)
-            page: ModelPage = await self.in_thread(ModelPage, version, state)
+            page: ModelPage = await self.service.look(ModelPage, version, state)
             ended = time.monotonic()
             until = ended + max(_MIN_SECONDS_KEPT, _COST_RATIO_KEPT * (ended - began))
             self._pages[host.number] = page, until
             if len(self._pages) > _MAX_PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
             return page
-
-    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
 
 
 @dataclass(kw_only=True)
@@ -203,14 +196,9 @@ async def login(page: PageRequest) -> Response:
     key = page.service.keys.find(text)
     if key is None or not key.allows("read", key.model):
         return page.render("login.html", 401, is_wrong=True)
-    response = RedirectResponse("/", 303)
-    response.set_cookie(
-        COOKIE,
-        page.service.sessions.begin(text),
-        httponly=True,
-        samesite="strict",
-        secure=page.request.url.scheme == "https",
-    )
+    response, is_secure = RedirectResponse("/", 303), page.request.url.scheme == "https"
+    token = page.service.sessions.begin(text)
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_secure)
     return response
 
 
@@ -225,8 +213,7 @@ async def models(page: PageRequest) -> Response:
     hosts = page.service.store.models(page.key.tenant)
     readable = [host for host in hosts if page.key.allows("read", host.row.name)]
     numbers = await page.service.numbers(readable)
-    now = page.service.store.clock()
-    return page.render("models.html", models=numbers, now=now)
+    return page.render("models.html", models=numbers, now=page.service.store.clock())
 
 
 async def model(page: PageRequest) -> Response:
@@ -252,14 +239,15 @@ async def chart(page: PageRequest) -> Response:
     shown = None if page.host.is_agent else await page.pages.find(page.host)
     if shown is None or name not in shown.charts:
         raise RefusedError(404, "There is no such picture.")
-    image = await page.pages.in_thread(shown.draw, name, is_narrow)
+    image = await page.service.look(shown.draw, name, is_narrow)
     return Response(image, media_type="image/svg+xml", headers=_DOCUMENT_HEADERS)
 
 
 async def report(page: PageRequest) -> Response:
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    record = (await page.pages.find(page.host)).model.to_record()
+    shown = await page.pages.find(page.host)
+    record = await page.service.look(shown.model.to_record)
     title = f"Report on {page.name}"
     text = await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
