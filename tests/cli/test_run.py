@@ -293,6 +293,8 @@ def test_classes_that_are_known_in_advance(folklearn, refusal, pets, rows, tmp_p
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
     assert {line["unseen"] for line in lines} == {"0.0"}
     assert load(tmp_path / "m").labels == ("bird", *KINDS)
+    said = refusal("run", pets, *TARGET, "--classes", names, "-f", names)
+    assert "it would replace the input" in said
     assert folklearn("run", pets, *TARGET, *options, "--learner", "ons").code == 0
     names.write_text("\n")
     assert "is empty; expected one label a line" in refusal(

@@ -323,6 +323,6 @@ def live(folder: Path, die_at: str, seed: int, n_days: int, limits: dict[str, An
     for n in range(n_days):
         ageing.day()
         for host in ageing.store.models():
-            ageing.store.snapshot(host)
+            ageing.store.snapshot(host).result()
         if n % 3 == 2:
             ageing.erase(ageing.random.randrange(CUSTOMERS))

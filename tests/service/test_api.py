@@ -202,6 +202,19 @@ def test_what_can_be_looked_at(churn: Running, tmp_path: Path) -> None:
     assert model.n_rounds == churn.ask("GET", MODEL).body["rows"]
 
 
+def test_who_looks_at_once_sees_what_one_alone_does(service: Running) -> None:
+    """Models compute with arrays that they keep: a copy is looked at by one at a time."""
+    model, rng = "/v1/models/looked-at", np.random.default_rng(0)
+    assert service.ask("PUT", model, {"terms": "auto"}).status == 201
+    rows = [dict(zip("abc", row, strict=True)) for row in rng.normal(size=(600, 3)).tolist()]
+    items = [{"row": row, "label": "go" if row["a"] > row["b"] else "stay"} for row in rows]
+    service.post(f"{model}/learn/batch", {"items": items})
+    alone = service.ask("GET", f"{model}/explain").body
+    with ThreadPoolExecutor(8) as visitors:
+        replies = visitors.map(lambda _: service.ask("GET", f"{model}/explain"), range(16))
+        assert [reply.body for reply in replies] == [alone] * 16
+
+
 def test_a_prediction_is_explained(churn: Running) -> None:
     for n in range(40):
         row = {"age": 20 + n, "country": "PE" if n % 3 else "DE"}

@@ -34,7 +34,7 @@ def test_nothing_of_a_person_is_left(
     for _ in range(5):
         ageing.day()
         for host in ageing.store.models():
-            ageing.store.snapshot(host)
+            ageing.store.snapshot(host).result()
     needles = ages.needles_of(ageing, 3)
     names = ages.traces(ageing.folder, needles)
     assert len(names) >= 3, names

@@ -4,6 +4,7 @@ import re
 import runpy
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from folklearn.service.keys import COOKIE, Keys, Sessions
+from folklearn.service.pages import handlers
 from folklearn.service.pages.handlers import CHART_SIZES
 from tests.service.running import Reply, Running, running
 
@@ -85,9 +87,36 @@ def test_a_service_that_ended_leaves_no_thread(tmp_path: Path) -> None:
         service.post("/v1/models/churn/learn", {"row": {"age": 1}, "label": "stay"})
         Browser(service, service.key).text("/models/churn")
         names = {thread.name for thread in set(threading.enumerate()) - before}
-        assert any(name.startswith("folklearn-pages") for name in names)
+        assert any(name.startswith("folklearn-copies") for name in names)
     begun = set(threading.enumerate()) - before
     assert not [thread.name for thread in begun if thread.name.startswith("folklearn")]
+
+
+def test_pages_hold_copies_within_their_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page keeps of its model is counted, and goes where another one needs the room."""
+    monkeypatch.setattr(handlers, "_MIN_SECONDS_KEPT", 0.0)
+    monkeypatch.setattr(handlers, "_COST_RATIO_KEPT", 0.0)
+    with running(tmp_path) as service:
+        gate, visitor = service.service, Browser(service, service.key)
+        for name in ("first", "second"):
+            service.ask("PUT", f"/v1/models/{name}", {})
+            _learn(service, name)
+        for name in ("first", "second"):
+            for _ in range(2):
+                host = gate.store.hosts["main", name]
+                room = round(1.5 * host.n_bytes) + host.state.n_bytes // 2  # for one copy
+                gate.limits = replace(gate.limits, copies=room)
+                visitor.text(f"/models/{name}")
+                assert [number for number, _ in gate._copies] == [host.number]
+                visitor.text(f"/models/{name}/report")
+                _learn(service, name)
+
+
+def _learn(service: Running, name: str) -> None:
+    for label in ("stay", "go"):
+        service.post(f"/v1/models/{name}/learn", {"row": {"age": 1}, "label": label})
 
 
 # Who may come in.

@@ -30,7 +30,7 @@ from tests.service.years import live_through
 
 def n_rows(store: ModelStore) -> int:
     """Return how many events the journal has."""
-    return int(store.journal.row("SELECT count(*) FROM event")[0])
+    return int(store.journal.find("SELECT count(*) FROM event"))
 
 
 def test_old_events_go_and_no_state_changes(tmp_path: Path, seed: int) -> None:
@@ -57,7 +57,7 @@ def test_without_a_policy_nothing_goes(tmp_path: Path) -> None:
     for _ in range(5):
         ageing.day()
     assert n_rows(ageing.store) == ageing.store.journal.last
-    assert ageing.store.journal.base(1) is None
+    assert ageing.store.journal.begin(1)[1].record is None
     ageing.store.abandon()
 
 
@@ -112,7 +112,7 @@ def test_a_clock_that_is_ahead_makes_nothing_twice(
     key = str(new_id(ageing.now + hours * 3_600_000))
     ageing.send([("yes", ageing.row()[0])], key)
     seq = ageing.store.journal.last
-    while ageing.store.journal.row("SELECT kept_after FROM model")[0] < seq:
+    while ageing.store.journal.find("SELECT kept_after FROM model WHERE number = 1") < seq:
         ageing.day(n_batches=1)
     for _ in range(2):
         ageing.day(n_batches=1)
@@ -147,7 +147,7 @@ def test_models_let_go_of_rows(tmp_path: Path) -> None:
     ageing.day()
     needles = [need for who in range(ages.CUSTOMERS) for need in ages.needles_of(ageing, who)[1:]]
     for host in ageing.store.models():
-        ageing.store.snapshot(host)
+        ageing.store.snapshot(host).result()
     assert len(ages.traces(ageing.folder, needles)) > 1
     for _ in range(5):
         ageing.now += DAY  # in which nothing happens
@@ -169,11 +169,11 @@ def test_a_replay_that_differs_removes_nothing(
     assert ageing.store.retention.different == {"labels"}
     assert "none of its events are removed" in caplog.text
     first = "SELECT count(*) FROM event WHERE model = 1 AND seq < 20"
-    assert ageing.store.journal.row(first)[0] > 10
+    assert ageing.store.journal.find(first) > 10
     for _ in range(3):  # later marks are as they should be
         ageing.day()
     assert ageing.store.retention.different == set()
-    assert ageing.store.journal.row(first)[0] <= 1
+    assert ageing.store.journal.find(first) <= 1
     ages.check(ageing)
     ageing.store.abandon()
 
@@ -184,7 +184,7 @@ def test_a_deleted_model_goes_and_its_numbers_are_not_used_again(tmp_path: Path)
     ageing.settle()
     for name in ("labels", "agent"):
         host = ageing.store.hosts["main", name]
-        ageing.store.snapshot(host)
+        ageing.store.snapshot(host).result()
         ageing.store.delete(host)
     last = ageing.store.journal.last
     ageing.now += 3 * DAY

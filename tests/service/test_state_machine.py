@@ -236,7 +236,7 @@ class Service(RuleBasedStateMachine):
     @rule()
     def snapshot(self) -> None:
         assert self.host is not None
-        self.store.snapshot(self.host)
+        self.store.snapshot(self.host).result()
 
     @invariant()
     def is_the_reference(self) -> None:

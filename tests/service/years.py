@@ -91,7 +91,7 @@ def live_through(
             store.maintain()
         assert not store.retention.different
         if day % WEEK == 0:
-            store.snapshot(host)
+            store.snapshot(host).result()
             backup(folder, place / "copy")
             shutil.rmtree(place / "copy")
         if day % MONTH == 0:
@@ -108,7 +108,7 @@ def live_through(
                 "labels": n_learned,
                 "erased": n_erased,
                 "folder_bytes": sum(path.stat().st_size for path in folder.rglob("*")),
-                "journal_rows": store.journal.row("SELECT count(*) FROM event")[0],
+                "journal_rows": store.journal.find("SELECT count(*) FROM event"),
                 "resident": _resident(),
             }
     host = store.hosts["main", "stream"]

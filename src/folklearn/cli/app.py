@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from folklearn.cli.commands import dispatch
 
         # SIGTERM unwinds like Ctrl-C, so that no temporary file is left.
-        with handle_signals(raise_signal, signal.SIGTERM):
+        with handle_signals(raise_signal, [signal.SIGTERM]):
             code = dispatch(arguments)
         if sys.stdout is not None:  # None if the calling process closed it
             sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import compress
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,8 +14,6 @@ from typer import Option
 
 from folklearn.arrays import Array, Labels
 from folklearn.cli import display, options
-from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.options import check_two_classes
 from folklearn.cli.predict import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
@@ -51,18 +49,14 @@ def audit(
     device: options.Device = OWN,
     quiet: options.Quiet = False,
 ) -> None:
-    """Certify predictions that any model made: how much better could a linear model do?
-
-    Each prediction must have been made before its label was seen; this cannot be checked.
-    """
+    """Each prediction must have been made before its label was seen; this cannot be checked."""
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    console, started = new_console(quiet), time.perf_counter()
-    with warnings_shown(console):
+    started = time.perf_counter()
+    with display.open_console(quiet) as console:
         audited = FileAudit(console, source, predictions, device)
         certificate = audited.certificate(jobs if exact else None)
         hindsight = audited.regression()
-    predicted = audited.predictions
-    seconds, scores = time.perf_counter() - started, score(predicted.P, predicted.y)
+    seconds, scores = time.perf_counter() - started, score(audited.P, audited.y)
     console.print(
         f"Audited {certificate.n_rounds} predictions in {seconds:.2f} s: average log loss "
         f"{scores.log_loss:.4f} nats, error rate {scores.error_rate:.2%}, Brier score "
@@ -75,43 +69,46 @@ def audit(
         )
     if hindsight is not None:
         console.print(hindsight.in_words())
-    for note in predicted.notes:
+    for note in audited.notes:
         console.print(note)
 
 
 class FileAudit:
-    """Read rows and predictions of them, and certify these."""
+    """Read rows and predictions of them, and certify these.
+
+    Attributes
+    ----------
+    labels : the classes, sorted; one that has a column but never occurs is one like any other.
+    y, P : (T,) and (T, K), clipped below, so that no loss is infinite.
+    notes : sentences about what was done with the predictions.
+    """
 
     def __init__(
         self, console: Console, source: options.LearnedSource, path: str, device: str = OWN
     ) -> None:
         self._console = console
-        self._file = file = LabelledFile(console, source)
-        self.predictions = read_predictions(path, file)
-        labels = self.predictions.labels
-        sizes = {"n_features": file.n_features, "n_classes": len(labels)}
+        try:
+            self._file = file = LabelledFile(console, source)
+            self.labels, self.y, self.P, self.notes = read_predictions(path, file)
+        except BadRow as bad:  # these commands have no option to skip it
+            raise FolklearnError(bad.sentence) from None
+        sizes = {"n_features": file.n_features, "n_classes": len(self.labels)}
         self.certifier = Certifier(**sizes, constant=0, device=device)
         fields = display.describe_run(file.dataset)
-        fields["predicted"] = f"{file.dataset.target}, {display.describe_classes(labels)}"
+        fields["predicted"] = f"{file.dataset.target}, {display.describe_classes(self.labels)}"
         if n_unlabelled := len(file.has_label) - len(file.y):
             fields["no label"] = f"{count_of(n_unlabelled, 'row')}, which are left out"
-        fields |= {"audited": path, "models": f"linear in {file.describe_columns()}"}
+        fields |= {"audited": path, "models": f"linear in {file.columns}"}
         console.print(display.format_fields(fields))
         with show_bar(console, "reading", len(file.y)) as report:
-            for X, y in self._batches():
+            for X, y in file.batches(self.y):
                 start = self.certifier.n_rounds
-                self.certifier.observe_many(X, y, self.predictions.P[start : start + len(X)])
+                self.certifier.observe_many(X, y, self.P[start : start + len(X)])
                 report(self.certifier.n_rounds)
-
-    def _batches(self) -> Iterator[tuple[Array, Labels]]:
-        start = 0
-        for X in self._file.batches():
-            yield X, self.predictions.y[start : start + len(X)]
-            start += len(X)
 
     def certificate(self, jobs: int | None = None) -> PredictionCertificate:
         """Return the certificate; with a number of threads the exact one, from further passes."""
-        models, n = self._file.describe_columns(), self.certifier.n_rounds
+        models, n = self._file.columns, self.certifier.n_rounds
         if jobs is None:
             return replace(self.certifier.certificate(), models=models)
 
@@ -121,44 +118,40 @@ class FileAudit:
                 f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
             )
 
+        batches = partial(self._file.batches, self.y)
         self._console.print("Reading the rows again:")
-        exact = self.certifier.exact(self._batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
+        exact = self.certifier.exact(batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
         return replace(exact, models=models)
 
     def regression(self) -> Regression | None:
-        d, K = self._file.n_features, len(self.predictions.labels)
-        if not is_regression_affordable(K * d, 8 * len(self.predictions.y) * (d - 1)):
+        d, K = self._file.n_features, len(self.labels)
+        if not is_regression_affordable(K * d, 8 * len(self.y) * (d - 1)):
             return None
-        X = np.concatenate([*self._file.batches()])
-        fitted = logistic_regression(X, self.predictions.y, n_classes=K, constant=0)
-        return replace(fitted, features=self._file.describe_columns())
+        X = np.concatenate([X for X, _ in self._file.batches(self.y)])
+        fitted = logistic_regression(X, self.y, n_classes=K, constant=0)
+        return replace(fitted, features=self._file.columns)
 
 
 class LabelledFile:
     """Rows of a file with their labels, encoded as by a model; those without one are left out.
 
-    A pipe is held in memory. Class numbers `y` (T,) are places in `labels`, which are sorted.
+    A pipe is held in memory. Class numbers `y` (T,) are places in `labels`; linear models of the
+    rows are linear in `columns`, in words.
     """
 
     def __init__(self, console: Console, source: options.LearnedSource) -> None:
         roles = source.roles
         reader, target = source.open(buffered=True)
-        try:
-            self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
-            if words := [name for name, role in self.dataset.roles.items() if role == WORDS]:
-                raise FolklearnError(
-                    f"column {words[0]!r} holds words, and an audit takes none: "
-                    f"{format_role(words[0], IGNORED)}, or {format_role(words[0], CATEGORY)}"
-                )
-            with show_bar(console, "checking", reader.n_rows) as report:
-                self.dataset.begin(report)
-        except BadRow as bad:  # these commands have no option to skip it
-            raise FolklearnError(bad.sentence) from None
+        self.dataset = ModelDataset(Model(roles=roles), reader, target, dense=True)
+        if words := [name for name, role in self.dataset.roles.items() if role == WORDS]:
+            raise FolklearnError(
+                f"column {words[0]!r} holds words, and an audit takes none: "
+                f"{format_role(words[0], IGNORED)}, or {format_role(words[0], CATEGORY)}"
+            )
+        options.check_rows(self.dataset, console)
         scan, model, encoder = self.dataset.scan, self.dataset.model, self.dataset.model.encoder
         assert scan is not None
         assert encoder is not None
-        self.labels = tuple(sorted(scan.labels))
-        check_two_classes(self.labels, self.dataset)
         if scan.largest_weight is not None:
             raise FolklearnError(f"{reader.name} has weights, and an audit takes none")
         self._encoder = encoder
@@ -167,43 +160,34 @@ class LabelledFile:
             for rows in self.dataset.rows():  # columns that rare categories share
                 batch = encoder.encode(rows.table)
                 encoder.admit(batch.keys, batch.roles)
-        order = np.array([self.labels.index(label) for label in model.labels])
         moments, numbers, has_label = [], [], []
         for rows in self.dataset.rows():
             table, labels, _ = rows.take_labelled()
             moments.append(Moments.of(encoder.encode_known(table)))
-            numbers.append(order[model.label_encoder.find_known(labels)])
+            numbers.append(model.label_encoder.find_known(labels))
             has_label.append(rows.has_label)
+        self.labels = model.labels
         self.y, self.has_label = np.concatenate(numbers), np.concatenate(has_label)
         self._scaler = FixedScaler().opened(
             reduce(add, moments), encoder.are_numbers(encoder.keys) or [True]
         )
         self.n_features = self._scaler.n_columns
+        self.columns = f"the columns ({encoder.in_words.format(by='all rows')})"
 
-    def describe_columns(self) -> str:
-        """Return in words what linear models of these rows are linear in."""
-        return f"the columns ({self._encoder.in_words.format(by='all rows')})"
-
-    def batches(self) -> Iterator[Array]:
-        """Yield rows X (T, 1 + d), a constant and standardised columns."""
+    def batches(self, y: Labels) -> Iterator[tuple[Array, Labels]]:
+        """Yield rows X (T, 1 + d), a constant and standardised columns, and their part of `y`."""
+        start = 0
         for rows in self.dataset.rows():
             table, _, _ = rows.take_labelled()
-            yield self._scaler.transform(self._encoder.encode_known(table))
+            X = self._scaler.transform(self._encoder.encode_known(table))
+            yield X, y[start : start + len(X)]
+            start += len(X)
 
 
-class Predictions(NamedTuple):
-    """What a CSV file says of every row of a labelled file.
-
-    A class that has a column but never occurs is a class like any other.
-    """
-
-    labels: tuple[str, ...]  # the classes, sorted
-    y: Labels  # (T,)
-    P: Array  # (T, K), clipped below, so that no loss is infinite
-    notes: list[str]
-
-
-def read_predictions(path: str, file: LabelledFile) -> Predictions:
+def read_predictions(
+    path: str, file: LabelledFile
+) -> tuple[tuple[str, ...], Labels, Array, list[str]]:
+    """Return what a CSV file says of every row, as attributes of `FileAudit`."""
     reader = open_reader(path, format="csv")
     columns = _find_columns(path, reader.names, file)
     labels = tuple(sorted(columns))
@@ -250,7 +234,7 @@ def read_predictions(path: str, file: LabelledFile) -> Predictions:
             "divided by their sum."
         )
     # Sums stay within the tolerance.
-    return Predictions(labels, y, np.maximum(P, MIN_PROBABILITY), notes)
+    return labels, y, np.maximum(P, MIN_PROBABILITY), notes
 
 
 def _read_cells(reader: Reader, names: list[str]) -> tuple[Array, list[str | None]]:
@@ -260,10 +244,7 @@ def _read_cells(reader: Reader, names: list[str]) -> tuple[Array, list[str | Non
     if LABEL in reader.names:
         kinds.setdefault(LABEL, "text")
     reader.has_fixed_roles = True
-    try:
-        table = Table.concat([*reader.read(kinds)])
-    except BadRow as bad:
-        raise FolklearnError(bad.sentence) from None
+    table = Table.concat([*reader.read(kinds)])
     columns: Mapping[str, Any] = table.columns
     P = np.column_stack([columns.get(name, np.empty(0)) for name in names])
     for row, k in np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))[:1].tolist():
@@ -286,7 +267,7 @@ def _find_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[s
     prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
     columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
     columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
-    missing = [label for label in file.labels if label not in columns]
+    missing = [label for label in sorted(file.labels) if label not in columns]
     extra = [name for name in columns if name not in file.labels and not prefixed]
     if missing or extra:
         problem = f"has the column {extra[0]!r}, which is no label" if extra else ""

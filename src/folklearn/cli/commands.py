@@ -15,7 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 from folklearn import __version__
 from folklearn.errors import FolklearnError, spelling
 
-# The first sentence of every command's own help: help on all of them imports none of them.
+# How the help of every command begins, which the docstring of its function goes on with: here,
+# so that help on all of them imports none of them.
 SUMMARIES = {
     "run": "Learn rows one after the other, predicting each before its label is seen.",
     "predict": "Predict rows with a saved model, which learns nothing from them.",
@@ -65,14 +66,14 @@ class _LazyGroup(Group):
 
 
 def _load_command(name: str) -> Any:
-    function = name.replace("-", "_")
-    module = importlib.import_module(f"folklearn.cli.{_MODULES.get(name, function)}")
-    command = getattr(module, function)
-    if isinstance(command, typer.Typer):
-        return typer.main.get_command(command)
-    alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=Command)(_expand_options(command))
-    return typer.main.get_command(alone)
+    module = importlib.import_module(f"folklearn.cli.{_MODULES.get(name, name)}")
+    group = getattr(module, name)
+    if not isinstance(group, typer.Typer):
+        function, group = group, typer.Typer(add_completion=False)
+        group.command(name, cls=Command)(_expand_options(function))
+    command: Any = typer.main.get_command(group)
+    command.help = f"{SUMMARIES[name]}\n\n{command.help or ''}".rstrip()
+    return command
 
 
 def _expand_options(command: Callable[..., None]) -> Callable[..., None]:

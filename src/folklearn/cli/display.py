@@ -13,6 +13,7 @@ from folklearn.errors import DataWarning
 from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
+from folklearn.model.run import Score
 from folklearn.progress import LOGGER
 from folklearn.readers.reader import Reader
 from folklearn.utils import count_of, join_names
@@ -30,8 +31,9 @@ def new_console(quiet: bool) -> Console:
 
 
 @contextmanager
-def warnings_shown(console: Console) -> Iterator[None]:
-    """Print DataWarnings and notices of long computations on the console only."""
+def open_console(quiet: bool) -> Iterator[Console]:
+    """Yield a new console; only it gets DataWarnings and notices of long computations meanwhile."""
+    console = new_console(quiet)
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, DataWarning):
@@ -39,18 +41,18 @@ def warnings_shown(console: Console) -> Iterator[None]:
         else:
             show_others(message, category, *rest)
 
-    handler = logging.Handler()
-    handler.emit = lambda record: console.print(f"{record.getMessage().capitalize()}.")  # type: ignore
-    LOGGER.addHandler(handler)
-    before, LOGGER.propagate = LOGGER.propagate, False
+    def take(record: logging.LogRecord) -> bool:
+        console.print(f"{record.getMessage().capitalize()}.")
+        return False  # no handler gets it
+
+    LOGGER.addFilter(take)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", DataWarning)
             show_others, warnings.showwarning = warnings.showwarning, show  # type: ignore[assignment]
-            yield
+            yield console
     finally:
-        LOGGER.propagate = before
-        LOGGER.removeHandler(handler)
+        LOGGER.removeFilter(take)
 
 
 def format_cells(cells: Sequence[str]) -> str:
@@ -71,9 +73,8 @@ def format_fields(fields: Mapping[str, str]) -> str:
 
 
 def describe_source(reader: Reader, n_rows: int | None) -> str:
-    size = ": read as it comes" if reader.is_live else ""
-    if n_rows is not None:
-        size = f": {count_of(n_rows, 'row')}"
+    size = ": read as it comes" * reader.is_live
+    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
@@ -109,6 +110,17 @@ def describe_run(dataset: ModelDataset) -> dict[str, str]:
 def describe_classes(labels: Sequence[object]) -> str:
     n = f"{len(labels)} class" if len(labels) == 1 else f"{len(labels)} classes"
     return f"{n}: {join_names(list(map(str, labels)))}" if labels else n
+
+
+def describe_score(rows: str, score: Score) -> str:
+    """Return averages over `rows`, as they are called, and a line for every rare class."""
+    cost = "" if math.isnan(score.cost) else f", average cost {score.cost:.4g}"
+    unknown = f", {score.n_unknown} of them of classes that the model does not know"
+    total = (
+        f"Over {rows}{unknown * bool(score.n_unknown)}: error {score.error:.2%}, average log loss "
+        f"{score.loss:.4f}, Brier score {score.brier:.4f}{cost}."
+    )
+    return "\n".join([total, *score.rare_in_words])
 
 
 def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:

@@ -4,15 +4,16 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from folklearn.errors import FolklearnError
 
 T = TypeVar("T")
+Handler = TypeVar("Handler", bound=Callable[[int, FrameType | None], None])
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -26,21 +27,23 @@ def raise_signal(number: int, frame: FrameType | None = None) -> None:
 
 
 @contextmanager
-def handle_signals(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Let a function handle signals, but for those that the caller ignores."""
+def handle_signals(
+    handler: Handler, numbers: Iterable[signal.Signals] = EXIT_CODES
+) -> Iterator[Handler]:
+    """Let a function, which is yielded, handle signals, but for those that the caller ignores."""
     before, unset = {}, (signal.SIG_IGN, None)
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
         handled = [number for number in numbers if signal.getsignal(number) not in unset]
         before = {number: signal.signal(number, handler) for number in handled}
     try:
-        yield
+        yield handler
     finally:
         for number, former in before.items():
             signal.signal(number, former)
 
 
 class StreamSignals:
-    """SIGINT and SIGTERM end the wait for rows, but no batch that is being learned.
+    """A handler of signals that end the wait for rows, but no batch that is being learned.
 
     A second signal interrupts a batch; before the first batch a signal ends the command.
     """
@@ -68,26 +71,20 @@ class StreamSignals:
         if self.received is not None:
             raise SystemExit(EXIT_CODES[self.received])
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         is_second, self.received = self.received is not None, signal.Signals(number)
         if self._is_waiting or is_second:
             raise_signal(number)
 
 
-@contextmanager
-def stream_signals() -> Iterator[StreamSignals]:
-    signals = StreamSignals()
-    with handle_signals(signals._receive, *EXIT_CODES):
-        yield signals
-
-
-class AtomicOutputs:
+class AtomicOutputs(ExitStack):
     """Output files: reserved at once, written to temporary files, renamed by `commit`.
 
     None of them may replace one of the `inputs`, of which None is ignored.
     """
 
     def __init__(self, *inputs: str | None) -> None:
+        super().__init__()
         self._temporary: dict[Path, Path] = {}
         self._names: dict[str, str] = {}  # as the user wrote them, by what they hold
         self._protected: set[Path] = set()
@@ -95,7 +92,7 @@ class AtomicOutputs:
 
     def protect(self, *inputs: str | None) -> None:
         """Let no output reserved from now on replace these files."""
-        self._protected |= {_real(name) for name in inputs if name is not None}
+        self._protected |= {Path(os.path.realpath(name)) for name in inputs if name is not None}
 
     def reserve(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
         """Return the temporary path to write to; raise if the file could not be written.
@@ -104,7 +101,7 @@ class AtomicOutputs:
         """
         if name is None:
             return None
-        path = _real(name)
+        path = Path(os.path.realpath(name))  # links must survive, and hide no input
         # The suffix is the format of a plot, and that of a link need not be that of its file.
         suffix = Path(name).suffix
         temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp{suffix}"
@@ -119,6 +116,7 @@ class AtomicOutputs:
             problem = str(error.strerror)
         if problem:
             raise FolklearnError(f"cannot write the {what} to {name}: {problem}")
+        self.callback(temporary.unlink, missing_ok=True)
         self._temporary[path], self._names[what] = temporary, name
         return temporary
 
@@ -142,19 +140,6 @@ class AtomicOutputs:
                 os.replace(temporary, path)
 
     def commit(self, console: Any) -> None:
-        for path, temporary in self._temporary.items():
-            os.replace(temporary, path)
-        self._temporary.clear()
+        self.publish(*self._temporary.values())
         for what, name in self._names.items():
             console.print(f"Wrote the {what} to {name}.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for temporary in self._temporary.values():
-            temporary.unlink(missing_ok=True)
-
-
-def _real(name: str) -> Path:
-    return Path(os.path.realpath(name))  # links must survive, and hide no input

@@ -7,7 +7,7 @@ from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.audit import FileAudit
-from folklearn.cli.display import format_loss, new_console, warnings_shown
+from folklearn.cli.display import format_loss, new_console, open_console
 from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
 from folklearn.model.export import make_onnx
@@ -22,7 +22,6 @@ _MAX_LINES = 8  # of columns, and of weights
 
 
 def inspect(model: options.ModelFile) -> None:
-    """Show what a saved model has learned."""
     typer.echo("\n".join(_describe_model(options.load_model(model, "folklearn inspect"))))
 
 
@@ -76,34 +75,29 @@ def report(
     output: str = Option("report.html", "-o", "--output", metavar="REPORT.html", help="The page."),
     quiet: options.Quiet = False,
 ) -> None:
-    """Write one page about a model: how good it is, what is proven, what needs attention.
-
-    FILE is a saved model, or rows, which are learned first. The page is one
+    """FILE is a saved model, or rows, which are learned first. The page is one
     HTML file that needs nothing else, to be sent or printed.
     """
     require_matplotlib()
-    console, file = new_console(quiet), source.file
-    with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
+    file = source.file
+    with AtomicOutputs(file, predictions) as outputs, open_console(quiet) as console:
         path = outputs.reserve("report", output)
-        assert path is not None
         roles = source.roles
         if predictions is not None:
             audited = FileAudit(console, source, predictions)
-            predicted = audited.predictions
             facts = ModelSummary.of_predictions(
-                predicted.labels, predicted.P, predicted.y, audited.certificate(),
-                hindsight=audited.regression(), warnings=predicted.notes,
+                audited.labels, audited.P, audited.y, audited.certificate(),
+                hindsight=audited.regression(), warnings=audited.notes,
             )  # fmt: skip
-            page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
+            render_report(f"Audit of {os.path.basename(predictions)}", facts, path)
         elif file is not None and options.may_be_saved(file):
             if source.target is not None or roles:
                 raise FolklearnError("--target and --role are not for a saved model")
             model = options.load_model(file, "folklearn report")
-            page = model.report(title=f"Report on {os.path.basename(file)}")
+            model.report(path, title=f"Report on {os.path.basename(file)}")
         else:
             reader, target = source.open()
-            page = Model(roles=roles, windows=True).run(reader, target).report()
-        path.write_text(page, encoding="utf-8")
+            Model(roles=roles, windows=True).run(reader, target).report(path)
         outputs.commit(console)
 
 
@@ -112,10 +106,7 @@ def export(
     output: str = Option("model.onnx", "-o", "--output", metavar="MODEL.onnx", help="The file."),
     quiet: options.Quiet = False,
 ) -> None:
-    """Write what a saved model predicts as an ONNX file, which other runtimes read.
-
-    Its inputs are the columns by name, its outputs `label` and `probabilities`.
-    """
+    """Its inputs are the columns by name, its outputs `label` and `probabilities`."""
     with AtomicOutputs(model) as outputs:
         path = outputs.reserve("model", output)
         assert path is not None

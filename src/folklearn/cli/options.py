@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
+from rich.console import Console
 from typer import Argument, Option
 
 from folklearn import serialization
@@ -20,6 +21,7 @@ from folklearn.model.labels import BALANCED
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
 from folklearn.model.roles import check_known as check_role
+from folklearn.progress import show_bar
 from folklearn.readers.open import FORMATS, open_reader, open_source
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.records import RowsReader
@@ -132,7 +134,11 @@ def check_classes(option: str, names: Iterable[str], labels: Sequence[Any]) -> N
             )
 
 
-def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
+def check_rows(dataset: ModelDataset, console: Console) -> None:
+    """Read all rows once, with a bar; raise unless they have two classes."""
+    with show_bar(console, "checking", dataset.reader.n_rows) as report:
+        dataset.begin(report)
+    labels = dataset.model.labels
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no label"
         column = f"column {dataset.target!r} of {dataset.reader.name}"
@@ -209,7 +215,7 @@ def may_be_saved(path: str) -> bool:
         return True
     with open(path, "rb") as file:
         start = file.read(_HEADER_LENGTH + 1)
-    return len(start) > _HEADER_LENGTH and start.endswith(b"{")
+    return start[_HEADER_LENGTH:] == b"{"
 
 
 def load_model(path: str, what: str = "--load") -> Model:

@@ -1,12 +1,10 @@
 """`folklearn predict`: predict rows with a saved model; the writer of predictions."""
 
 import csv
-import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,8 +12,7 @@ import numpy as np
 from typer import Option
 
 from folklearn.cli import display, options
-from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.endings import AtomicOutputs, stream_signals
+from folklearn.cli.endings import AtomicOutputs, StreamSignals, handle_signals
 from folklearn.errors import FolklearnError
 from folklearn.metrics.predictions import PredictionBatch
 from folklearn.model.dataset import LabelledTable, ModelDataset
@@ -31,29 +28,26 @@ CLASS_PREFIX, UNSEEN, LABEL = "p:", "unseen", "label"
 _SET = "set"
 _MAX_REASONS = 3  # of a row
 
+Write = Callable[[LabelledTable, PredictionBatch], None]
 
-@dataclass(frozen=True)
-class PredictOptions:
-    """What is written about rows."""
 
-    output: str = Option("-", "--output", "-o", metavar="OUT.csv", help="- is standard output.")
+def predict(
+    model: options.ModelFile,
+    source: options.Source,
+    output: str = Option("-", "--output", "-o", metavar="OUT.csv", help="- is standard output."),
     coverage: float | None = Option(
         None, metavar="SHARE", help="Add the set of labels: a share that the model has."
-    )
+    ),
     costs: options.Texts = Option(
         None,
         metavar="LABEL[:PREDICTED]=N",
         help="What a mistake costs, 1 by default: predict the class of least cost; repeatable.",
-    )
-    explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next.")
-    on_bad_row: options.OnBadRow = "stop"
-    quiet: options.Quiet = False
-
-
-def predict(model: options.ModelFile, source: options.Source, asked: PredictOptions) -> None:
-    """Predict rows with a saved model, which learns nothing from them.
-
-    Writes one line a row: where it came from, its ids, its label if there
+    ),
+    explain: bool = Option(False, "--explain", help="Add what speaks for the class, not the next."),
+    on_bad_row: options.OnBadRow = "stop",
+    quiet: options.Quiet = False,
+) -> None:
+    """Writes one line a row: where it came from, its ids, its label if there
     is one, the most likely class and its probability, and the probability
     of every class. Columns are found by name; those that the model does not
     know are ignored. Where rows have labels, the error and the loss follow.
@@ -62,14 +56,12 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
 
     Standard input (-) is answered line by line, as it comes.
     """
-    console = new_console(asked.quiet)
     with (
         AtomicOutputs(source.file, model) as outputs,
-        warnings_shown(console),
-        options.open_bad_rows(asked.on_bad_row) as bad_rows,
+        display.open_console(quiet) as console,
+        options.open_bad_rows(on_bad_row) as bad_rows,
     ):
-        output = None if asked.output == options.STDOUT else asked.output
-        path = outputs.reserve("predictions", output)
+        path = outputs.reserve("predictions", None if output == options.STDOUT else output)
         loaded = options.load_model(model, "folklearn predict")
         reader, target = source.open()
         dataset = ModelDataset(
@@ -77,46 +69,36 @@ def predict(model: options.ModelFile, source: options.Source, asked: PredictOpti
         )
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
-        if asked.coverage is not None:
-            loaded.sets.by_class(asked.coverage)  # raises if it was not declared
-        costs = options.parse_costs(asked.costs, loaded.labels)
+        if coverage is not None:
+            loaded.sets.by_class(coverage)  # raises if it was not declared
+        cost_of = options.parse_costs(costs, loaded.labels)
         console.print(_describe(dataset))
-        score, n_rows, started = Score(loaded, costs=costs), 0, time.perf_counter()
-        columns = {"labelled": dataset.target in reader.names, "explain": asked.explain}
+        score, n_rows, started = Score(loaded, costs=cost_of), 0, time.perf_counter()
         with (
-            stream_signals() as signals,
+            handle_signals(StreamSignals()) as signals,
             show_bar(console, "predicting", reader.n_rows) as report,
-            open_writer(asked.output, path, dataset, coverage=asked.coverage, **columns) as writer,
+            open_writer(output, path, dataset, coverage=coverage, explain=explain) as write,
         ):
             rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
-                step = dataset.predict(batch, costs)
-                if writer is not None:
-                    writer.write(batch, step)
+                step = dataset.predict(batch, cost_of)
+                write(batch, step)
                 score.add(batch, step)
                 n_rows += len(batch.table)
                 report(n_rows)
         dataset.warn_of_missing()
         dataset.unlearned.warn()
         outputs.commit(console)
-    n_bad = bad_rows.n_rows
-    skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
     seconds = time.perf_counter() - started
-    console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}.")
-    if score.n_rows:
-        console.print("\n".join(_describe_score(score)))
+    console.print("\n".join(_summarise(score, n_rows, bad_rows.n_rows, seconds)))
     signals.raise_ended()
 
 
-def _describe_score(score: Score) -> list[str]:
-    cost = "" if math.isnan(score.cost) else f", average cost {score.cost:.4g}"
-    unknown = f", {score.n_unknown} of them of classes that the model does not know"
-    total = (
-        f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
-        f"error {score.error:.2%}, average log loss {score.loss:.4f}, "
-        f"Brier score {score.brier:.4f}{cost}."
-    )
-    return [total, *score.rare_in_words]
+def _summarise(score: Score, n_rows: int, n_bad: int, seconds: float) -> Iterator[str]:
+    skipped = f"; {count_of(n_bad, 'bad row')} skipped" if n_bad else ""
+    yield f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{skipped}."
+    if score.n_rows:
+        yield display.describe_score(f"{count_of(score.n_rows, 'row')} with a label", score)
 
 
 def _describe(dataset: ModelDataset) -> str:
@@ -143,16 +125,11 @@ class PredictionWriter:
     """
 
     def __init__(
-        self,
-        file: TextIO,
-        dataset: ModelDataset,
-        *,
-        labelled: bool = True,
-        coverage: float | None = None,
-        explain: bool = False,
+        self, file: TextIO, dataset: ModelDataset, coverage: float | None, explain: bool
     ) -> None:
         self._coverage, self._explain = coverage, explain
-        self._file, self._model, self._labelled = file, dataset.model, labelled
+        self._file, self._model = file, dataset.model
+        self._labelled = not dataset.known_only or dataset.target in dataset.reader.names
         self._is_live = dataset.reader.is_live
         self._ids = [name for name in dataset.kinds if dataset.roles[name] == ID]
         self._n_classes = len(dataset.model.labels)
@@ -162,14 +139,13 @@ class PredictionWriter:
         names += ["against", "why"] * explain
         names += [f"{CLASS_PREFIX}{label}" for label in dataset.model.labels]
         ids = [f"id:{name}" if name in names else name or "id:" for name in self._ids]
-        hidden = () if labelled else (LABEL, "p_label")
+        hidden = () if self._labelled else (LABEL, "p_label")
         self._write([[names[0], *ids, *(name for name in names[1:] if name not in hidden)]])
 
     def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
         labels, n_rows = self._model.labels, len(rows.table)
-        best, highest = step.predicted, np.zeros(n_rows)
-        if step.P.shape[1]:
-            highest = step.P[np.arange(n_rows), best]
+        best = step.predicted
+        highest = step.P[np.arange(n_rows), best] if step.P.shape[1] else np.zeros(n_rows)
         predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, highest, strict=True)]
         columns: list[Any] = [rows.table.lines.tolist()]
         columns += [rows.ids.get(name, [None] * n_rows) for name in self._ids]
@@ -201,14 +177,16 @@ class PredictionWriter:
 
 @contextmanager
 def open_writer(
-    name: str | None, path: Path | None, dataset: ModelDataset, **columns: Any
-) -> Iterator[PredictionWriter | None]:
-    """Yield a writer to a path, to standard output if that is None; None without a name.
-
-    `columns` are the keyword arguments of `PredictionWriter`.
-    """
+    name: str | None,
+    path: Path | None,
+    dataset: ModelDataset,
+    *,
+    coverage: float | None = None,
+    explain: bool = False,
+) -> Iterator[Write]:
+    """Yield what writes rows to a path, or to standard output; without a name it writes none."""
     if name is None:
-        yield None
+        yield lambda rows, step: None
         return
     stdout: Any = sys.stdout
     if path is None:
@@ -216,5 +194,5 @@ def open_writer(
             raise FolklearnError("standard output is closed: name a file for the predictions")
         stdout.reconfigure(encoding="utf-8", newline="")
     with open(path, "w", encoding="utf-8", newline="") if path else nullcontext(stdout) as file:
-        yield PredictionWriter(file, dataset, **columns)
+        yield PredictionWriter(file, dataset, coverage, explain).write
         file.flush()

@@ -1,9 +1,9 @@
 """`folklearn run`: learn rows one after the other, predicting each one first."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from typer import Option
 
 from folklearn.cli import display, options
 from folklearn.cli.display import format_cells, format_loss
-from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
+from folklearn.cli.endings import AtomicOutputs, StreamSignals, handle_signals, raise_signal
 from folklearn.cli.options import LearnedSource, Text, Texts
-from folklearn.cli.predict import PredictionWriter, open_writer
+from folklearn.cli.predict import Write, open_writer
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.prediction_sets import COVERAGE
 from folklearn.kernels.blas import OWN
@@ -25,7 +25,7 @@ from folklearn.model.model import Model
 from folklearn.model.run import Run, Score
 from folklearn.model.summary import describe_claims
 from folklearn.progress import show_bar, working_time
-from folklearn.readers.reader import BadRow, Reader, Scan
+from folklearn.readers.reader import BadRow, Reader
 from folklearn.report import style
 from folklearn.utils import count_of
 
@@ -119,9 +119,7 @@ class RunOptions:
 
 
 def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
-    """Learn rows one after the other, predicting each before its label is seen.
-
-    Shows the loss, and how much a linear model could have gained, proven.
+    """Shows the loss, and how much a linear model could have gained, proven.
 
     The file is read twice: once to check every value, once to learn.
     Standard input (-) is read once and learned as it comes, classes included.
@@ -131,14 +129,13 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
     predictions go to standard output.
     """
     asked.check(source, new)
-    console = display.new_console(asked.quiet)
     with (
-        AtomicOutputs(source.file) as outputs,
-        display.warnings_shown(console),
-        stream_signals() as signals,
+        AtomicOutputs(source.file, new.classes) as outputs,
+        display.open_console(asked.quiet) as console,
+        handle_signals(StreamSignals()) as signals,
     ):
         save_path = outputs.reserve("model", asked.save, as_file=True)  # may replace what is loaded
-        outputs.protect(asked.load, new.classes)
+        outputs.protect(asked.load)
         plot_path = outputs.reserve("plot", asked.plot)
         to_file = None if asked.predictions == options.STDOUT else asked.predictions
         predictions_path = outputs.reserve("predictions", to_file)
@@ -148,10 +145,7 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
         model = new.make(source, reader, asked.device) if model is None else model.to(asked.device)
         if asked.monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
-        with (
-            options.open_bad_rows(asked.on_bad_row, bad_path) as bad_rows,
-            _saved_at_bad_row(model, asked.save, outputs, save_path, predictions_path),
-        ):
+        with options.open_bad_rows(asked.on_bad_row, bad_path) as bad_rows:
             dataset = ModelDataset(
                 model, reader, target, weight=asked.weight, one_pass=asked.one_pass,
                 on_bad=bad_rows.take, shuffle=asked.seed if asked.shuffle else None,
@@ -160,13 +154,18 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
             _scan(dataset, console)
             console.print(display.format_fields(display.describe_run(dataset)))
             run = Run(model, reader.name, asked.exact or None)
-            with open_writer(asked.predictions, predictions_path, dataset) as writer:
-                console.print(_EXPLANATION)
-                counts = _learn(run, dataset, writer, signals)
-                if save_path is not None:
-                    every = options.parse_seconds("--checkpoint", asked.checkpoint)
-                    counts = _save_often(counts, model, outputs, save_path, every)
-                _show_table(console, run, dataset.scan, counts)
+            save = partial(_save, model, outputs, save_path)
+            every = options.parse_seconds("--checkpoint", asked.checkpoint)
+            try:
+                with open_writer(asked.predictions, predictions_path, dataset) as write:
+                    _learn(run, dataset, signals, console, write, save, every)
+            except BadRow as bad:  # what came before it is kept
+                if asked.save is None or not run.n_rows:
+                    raise
+                save(predictions_path)
+                rows = count_of(run.n_rows, "row")
+                said = f"{bad}; the model of the {rows} before it was saved to {asked.save}"
+                raise FolklearnError(said) from None
         dataset.warn_of_missing()
         _check_learned(run, reader.name, signals)
         run.finish()
@@ -176,99 +175,71 @@ def run(source: LearnedSource, new: ModelOptions, asked: RunOptions) -> None:
             model.save(save_path)
         console.print("\n".join(_summarise(model, run, signals, bad_rows.n_rows)))
         outputs.commit(console)
-    console.print("\n".join(_describe_total(model)))
+    all_rows = f"all {count_of(model.n_rounds, 'row')}"
+    console.print(display.describe_score(all_rows, Score(model, model.metrics)))
     signals.raise_ended()
 
 
-@contextmanager
-def _saved_at_bad_row(
-    model: Model, name: str | None, outputs: AtomicOutputs, *paths: Path | None
-) -> Iterator[None]:
-    """Save the model, and the predictions, where a row that cannot be read ends the stream."""
-    n_before = model.n_rounds
-    try:
-        yield
-    except BadRow as bad:
-        rows = count_of(model.n_rounds - n_before, "row")
-        if name is None or model.n_rounds == n_before:
-            raise
-        model.save(paths[0])  # type: ignore[arg-type]
-        outputs.publish(*paths)
-        raise FolklearnError(
-            f"{bad}; the model of the {rows} before it was saved to {name}"
-        ) from None
+def _save(model: Model, outputs: AtomicOutputs, *paths: Path | None) -> None:
+    """Save the model to the first of the paths, and put all of them in place."""
+    model.save(paths[0])  # type: ignore[arg-type]
+    outputs.publish(*paths)
 
 
 def _scan(dataset: ModelDataset, console: Console) -> None:
-    model, reader = dataset.model, dataset.reader
-    if dataset.one_pass and not model.labels and not catalogue.grows(model.learner_name):
+    model = dataset.model
+    weights = model.label_encoder.class_weight
+    if not dataset.one_pass:
+        options.check_rows(dataset, console)
+        if isinstance(weights, Mapping) and not model.n_rounds:
+            options.check_classes("--class-weight", weights, model.labels)
+        return
+    if not model.labels and not catalogue.grows(model.learner_name):
         raise FolklearnError(
             f"{model.learner_name} must know all classes beforehand: let it read a file twice, "
             f"name them (--classes FILE), or choose one of: {', '.join(catalogue.growing())}"
         )
-    weights = model.label_encoder.class_weight
-    if dataset.one_pass and weights == BALANCED:
+    if weights == BALANCED:
         raise FolklearnError("--class-weight balanced needs all labels first; give LABEL=W instead")
-    if dataset.one_pass:
-        dataset.begin()
-    else:
-        with show_bar(console, "checking", reader.n_rows) as report:
-            dataset.begin(report)
-        options.check_two_classes(model.labels, dataset)
-        if isinstance(weights, Mapping) and not model.n_rounds:
-            options.check_classes("--class-weight", weights, model.labels)
+    dataset.begin()
 
 
 def _learn(
-    run: Run, dataset: ModelDataset, writer: PredictionWriter | None, signals: StreamSignals
-) -> Iterator[int]:
-    """Predict, learn and write all rows; yield how many are done after every batch."""
-    rows = dataset.rows(dataset.model.n_rounds)
-    try:
-        while (batch := signals.next_of(rows)) is not None:
-            for learned, result in dataset.learn(batch):
-                run.add(learned, result)
-                if writer is not None:
-                    writer.write(learned, result)
-            yield run.n_rows
-    finally:
-        if dataset.has_numbered_features:
-            dataset.keep_names()
+    run: Run, dataset: ModelDataset, signals: StreamSignals, console: Console,
+    write: Write, save: Callable[[], None], every: float,
+) -> None:  # fmt: skip
+    """Predict, learn and write all rows, and save between batches when `every` seconds are over.
 
-
-def _save_often(
-    counts: Iterator[int], model: Model, outputs: AtomicOutputs, path: Path, every: float
-) -> Iterator[int]:
-    saved = time.monotonic()
-    for n_rows in counts:
-        if time.monotonic() - saved >= every:
-            model.save(path)
-            outputs.publish(path)
-            saved = time.monotonic()
-        yield n_rows
-
-
-def _show_table(console: Console, run: Run, scan: Scan | None, counts: Iterator[int]) -> None:
-    """Print a line whenever the number of rows has doubled, and one at the end.
-
-    `counts` does the work, and yields the number of rows done.
+    A line is printed whenever the number of rows has doubled, and one at the end.
     """
-    n = n_shown = 0
-    started, total = working_time(), scan.n_rows - scan.n_unlabelled if scan else None
+    rows, scan = dataset.rows(dataset.model.n_rounds), dataset.scan
+    n_shown, started, saved = 0, working_time(), time.monotonic()
+    console.print(_EXPLANATION)
     console.print(format_cells(_TABLE), style="bold")
 
     def show() -> None:
         losses = map(format_loss, (run.loss, run.holdout_loss))
-        speed = n / (working_time() - started)
-        console.print(format_cells([f"{n}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
+        speed = run.n_rows / (working_time() - started)
+        console.print(format_cells([f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]))
 
+    total = scan.n_rows - scan.n_unlabelled if scan else None
     with show_bar(console, "learning", total) as report:
-        for n in counts:
-            report(n)
-            if n >= max(1, 2 * n_shown):
-                show()
-                n_shown = n
-        if n > n_shown:
+        try:
+            while (batch := signals.next_of(rows)) is not None:
+                for learned, result in dataset.learn(batch):
+                    run.add(learned, result)
+                    write(learned, result)
+                if time.monotonic() - saved >= every:
+                    save()
+                    saved = time.monotonic()
+                report(run.n_rows)
+                if run.n_rows >= max(1, 2 * n_shown):
+                    show()
+                    n_shown = run.n_rows
+        finally:
+            if dataset.has_numbered_features:
+                dataset.keep_names()
+        if run.n_rows > n_shown:
             show()
 
 
@@ -313,10 +284,3 @@ def _summarise(model: Model, run: Run, signals: StreamSignals, n_bad: int) -> It
         losses = map(format_loss, (window.loss / window.weight, bound))
         error = f"{window.n_errors / window.n_rounds:.2%}"
         yield format_cells([f"{window.n_rounds}", *losses, error])
-
-
-def _describe_total(model: Model) -> Iterator[str]:
-    score, rows = Score(model, model.metrics), count_of(model.n_rounds, "row")
-    losses = f"average log loss {format_loss(score.loss)}, Brier score {score.brier:.4f}"
-    yield f"Over all {rows}: error {model.metrics.n_errors / model.n_rounds:.2%}, {losses}."
-    yield from score.rare_in_words

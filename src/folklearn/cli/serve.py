@@ -3,7 +3,6 @@
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +14,7 @@ from typer import Argument, Option
 
 from folklearn.bandits.rewards import auto as new_agent
 from folklearn.cli.commands import Command, Group
-from folklearn.cli.display import new_console, warnings_shown
+from folklearn.cli.display import new_console, open_console
 from folklearn.cli.endings import Terminated
 from folklearn.cli.options import LEARNERS, Quiet, parse_seconds
 from folklearn.errors import FolklearnError, InvalidInputError
@@ -38,60 +37,47 @@ class LogForm(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True)
-class ServeOptions:
-    """How a folder is served."""
-
-    host: str = Option("127.0.0.1", help="Address to listen on.")
-    port: int = Option(8080, min=0, max=65535, help="Port to listen on.")
-    file: Path | None = Option(None, "--import", help="Add the model in this file.")
-    name: str | None = Option(None, help="Name of the model to import.")
-    memory: float = Option(Limits.memory / 1e9, min=0.05, help="Gigabytes of memory for models.")
-    workers: int = Option(0, min=0, max=64, help="Processes that predict; one more learns.")
-    log: LogForm = Option(LogForm.TEXT, help="Log failures as text, or every request as JSON.")
-    keep_days: float | None = Option(None, min=0.01, help="Days to keep events. Default: no limit.")
-    keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any.")
-    archive: bool = Option(False, "--archive", help="Put removed events into compressed files.")
-
-    def limits(self) -> Limits:
-        if self.archive and self.keep_days is None and self.keep_bytes is None:
-            raise InvalidInputError("--archive needs --keep-days or --keep-bytes")
-        return Limits(
-            memory=round(1e9 * self.memory),
-            keep_days=self.keep_days,
-            keep_bytes=None if self.keep_bytes is None else round(self.keep_bytes),
-            archive=self.archive,
-        )
-
-
 def serve(
     folder: Path = Argument(..., help="Folder of the service; created if missing."),
-    *,
-    asked: ServeOptions,
+    host: str = Option("127.0.0.1", help="Address to listen on."),
+    port: int = Option(8080, min=0, max=65535, help="Port to listen on."),
+    file: Path | None = Option(None, "--import", help="Add the model in this file."),
+    name: str | None = Option(None, help="Name of the model to import."),
+    memory: float = Option(Limits.memory / 1e9, min=0.05, help="Gigabytes of memory for models."),
+    workers: int = Option(0, min=0, max=64, help="Processes that predict; one more learns."),
+    log: LogForm = Option(LogForm.TEXT, help="Log failures as text, or every request as JSON."),
+    keep_days: float | None = Option(
+        None, min=0.01, help="Days to keep events. Default: no limit."
+    ),
+    keep_bytes: float | None = Option(None, min=1e6, help="Bytes of the journal. Default: any."),
+    archive: bool = Option(False, "--archive", help="Put removed events into compressed files."),
 ) -> None:
-    """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
     from folklearn.service import server
     from folklearn.service.service import Service
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
-    limits, listening = asked.limits(), server.inherited_socket()
-    host, port = (asked.host, asked.port) if listening is None else listening.getsockname()[:2]
+    if archive and keep_days is None and keep_bytes is None:
+        raise InvalidInputError("--archive needs --keep-days or --keep-bytes")
+    n_bytes = None if keep_bytes is None else round(keep_bytes)
+    limits = Limits(
+        memory=round(1e9 * memory), keep_days=keep_days, keep_bytes=n_bytes, archive=archive
+    )
+    listening = server.inherited_socket()
+    if listening is not None:
+        host, port = listening.getsockname()[:2]
     is_new = server.lacks_key(folder, host)
-    with warnings_shown(new_console(quiet=False)):
+    with open_console(quiet=False):
         warm_up_service()
 
     def print_address(service: Service, port: int) -> None:
-        if asked.file is not None:
-            typer.echo(f"imported   {server.import_model(service, asked.file, asked.name)}")
-        models = [hosted.row.name for hosted in service.store.models()]
-        typer.echo(
-            f"folder     {folder}, {len(models)} models, {service.store.n_replayed} events replayed"
-        )
-        address = server.address(host, port)
-        key = server.first_key(folder) if is_new else None  # not before it can be shown
-        if key is not None:
-            typer.echo(f"key        {key}")
+        if file is not None:
+            typer.echo(f"imported   {server.import_model(service, file, name)}")
+        store, address = service.store, server.address(host, port)
+        n_models = len(store.models())
+        typer.echo(f"folder     {folder}, {n_models} models, {store.n_replayed} events replayed")
+        if is_new:  # the key is not made before it can be shown
+            typer.echo(f"key        {server.first_key(folder)}")
             typer.echo("           shown this once: it may do everything. Make others with")
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  {address}   Ctrl-C ends it, and keeps everything")
@@ -99,7 +85,7 @@ def serve(
     with suppress(KeyboardInterrupt, Terminated):
         server.serve(
             folder, host, port, limits, print_address,
-            n_workers=asked.workers, log=asked.log, listening=listening,
+            n_workers=workers, log=log, listening=listening,
         )  # fmt: skip
     typer.echo("stopped    everything is kept")
 
@@ -108,7 +94,6 @@ def backup(
     folder: Path = Argument(..., help="The folder of a service."),
     target: Path = Argument(..., help="A new folder for the copy."),
 ) -> None:
-    """Copy what a service keeps, while it runs; the copy can be served."""
     from folklearn.service.backup import backup as copy_folder
 
     n_events = copy_folder(folder, target)
@@ -123,8 +108,7 @@ def choose_folder(
     context: typer.Context,
     dir: str = Argument(..., metavar="DIR", show_default=False, help="The folder of the service."),
 ) -> None:
-    """Create, list and revoke keys of the service, which may be running meanwhile.
-
+    """
     To replace a key: create another like it, let all clients change to that, and revoke the first.
     """
     context.obj = dir
@@ -148,11 +132,10 @@ def create(
     The folder is created if it is missing.
     """
     lifetime = None if expires is None else parse_seconds("--expires", expires)
-    typer.echo(
-        _keys(context).create(
-            tenant=tenant, model=model, scopes=scope or DEFAULT_SCOPES, note=note, lifetime=lifetime
-        )
+    text = _keys(context).create(
+        tenant=tenant, model=model, scopes=scope or DEFAULT_SCOPES, note=note, lifetime=lifetime
     )
+    typer.echo(text)
     new_console(quiet=False).print(
         "Keep this key: it cannot be shown again. What it is for: "
         + shlex.join(["folklearn", "key", context.obj, "list"])
@@ -199,12 +182,9 @@ def _format_date(seconds: int | None) -> str:
 
 
 def warmup(quiet: Quiet = False) -> None:
-    """Compile what models and decisions use, for a new machine or a container image.
-
-    Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
-    """
+    """Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR."""
     console = new_console(quiet)
-    with warnings_shown(new_console(quiet=True)):
+    with open_console(quiet=True):
         warm_up_service()
         console.print("Compiled for the service.")
         for name in LEARNERS:
@@ -217,7 +197,9 @@ def warm_up_service() -> None:
     """Do once what requests to the service do, so that none waits for a compiler."""
     _use_model(text="one more text")
     _use_model()
-    _decide()
+    agent = new_agent(n_features=2, n_actions=2)
+    for t in range(_N_WARM_UP_ROWS):
+        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)
 
 
 def warm_up(learner: str) -> None:
@@ -248,9 +230,3 @@ def _use_model(**words: str) -> None:
     X, labels = np.tile(np.eye(2), (_N_WARM_UP_ROWS // 2, 1)), np.arange(_N_WARM_UP_ROWS) % 2
     audit(X, labels, np.full((_N_WARM_UP_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
-
-
-def _decide() -> None:
-    agent = new_agent(n_features=2, n_actions=2)
-    for t in range(_N_WARM_UP_ROWS):
-        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)

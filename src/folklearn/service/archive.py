@@ -112,7 +112,3 @@ def list_archives(folder: Path, model: int) -> list[tuple[int, Path]]:
     """Return the files of a model with the event up to which each was written, in order."""
     paths = (folder / FOLDER).glob(f"{model}-*.jsonl.gz")
     return sorted((int(path.name.split("-")[1].split(".")[0]), path) for path in paths)
-
-
-def archive_path(folder: Path, model: int, upto: int) -> Path:
-    return folder / FOLDER / f"{model}-{upto}.jsonl.gz"

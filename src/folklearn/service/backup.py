@@ -71,11 +71,9 @@ def _copy(folder: Path, target: Path) -> int:
 
 def read_pages(path: Path) -> None:
     """Check the checksum of every page of a journal that is not being written."""
-    number = 0
     with closing(journal.open_database(path, read_only=True)) as db, open(path, "rb") as file:
         size = db.pragma("page_size")
-        while page := file.read(size):
-            number += 1
+        for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
             if db.execute("SELECT verify_checksum(?)", (page,)).fetchone() != (1,):
                 raise StateFileError(f"the checksum of page {number} is wrong")
 

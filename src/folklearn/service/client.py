@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,7 +46,7 @@ class Chosen(NamedTuple):
     id: str
 
 
-class Client:
+class Client(AbstractContextManager["Client"]):
     """A connection to a service.
 
     A request that gets no answer is sent again, under the same Idempotency-Key: whatever happens
@@ -73,9 +74,6 @@ class Client:
             raise_on_status=False,
         )
         self._pool = urllib3.PoolManager(maxsize=16, retries=retries)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -170,9 +168,8 @@ class RemoteModel:
             body = {"items": [msgspec.Raw(item) for item in chunk]}
             answer = self._ask("POST", "/learn/batch", body, repeats=True)
             learned += answer["learned"]
-            refused += [
-                {**item, "item": start + item["item"]} for item in answer.get("refused", ())
-            ]
+            refusals = answer.get("refused", ())
+            refused += [{**item, "item": start + item["item"]} for item in refusals]
             start += len(chunk)
         return {"learned": learned, "refused": refused}
 

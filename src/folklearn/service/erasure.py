@@ -26,7 +26,7 @@ from folklearn.service.archive import Archive, ArchivedEvent, list_archives, wri
 from folklearn.service.events import Answer, EraseRequest, LabelEvent, RefusedError, Row
 from folklearn.service.hosts import ModelHost
 from folklearn.service.journal import Base, Entry, Journal, hash_id, hash_key, replace_file
-from folklearn.service.retention import Work, alone_in, base_path, do_task
+from folklearn.service.retention import Work, alone_in, base_path
 from folklearn.service.states import ClassifierState, ModelState, restore_state
 
 if TYPE_CHECKING:
@@ -60,15 +60,14 @@ class Matcher:
         No sentence of a refusal stays: it may quote any value of a row that is not kept.
         """
         match event:
-            case events.PredictionEvent(row=row):
-                return self._rest_of_asked(event, id, [row])
-            case events.DecisionEvent(context=context, actions=actions):
-                features = actions.values() if isinstance(actions, dict) else ()
-                return self._rest_of_asked(event, id, [context, *features])
-            case LabelEvent():
-                return _REMOVED if self._is_erased(event) else event
+            case events.PredictionEvent() | events.DecisionEvent() if self._is_erased(event, id):
+                return _REMOVED
+            case LabelEvent() if self._is_erased(event, event.id):
+                return _REMOVED
             case events.LabelsEvent(items=items, refused=refused):
-                kept = [None if one is None or self._is_erased(one) else one for one in items]
+                kept = [
+                    None if one is None or self._is_erased(one, one.id) else one for one in items
+                ]
                 if (refused or kept != items) and not any(kept):
                     return _REMOVED
                 rest = msgspec.structs.replace(event, items=kept, refused=_without_details(refused))
@@ -82,26 +81,18 @@ class Matcher:
                 return _REMOVED
         return event
 
-    def _rest_of_asked(self, event: Any, id: UUID | None, rows: list[Row]) -> Any:
+    def _is_erased(self, event: Any, id: UUID | None) -> bool:
+        """Tell whether a label, or what waits for one, has to go, and count it then."""
+        rows = [*_rows_in(event)]
         if id not in self.ids and not any(map(self._has, rows)):
-            return event
+            return False
         if id is not None:
             self.ids.add(id)
-        self._count(rows)
-        return _REMOVED
-
-    def _is_erased(self, label: LabelEvent) -> bool:
-        rows = [] if label.row is None else [label.row]
-        is_erased = label.id in self.ids or any(map(self._has, rows))
-        if is_erased:
-            self._count(rows)
-            self.labels += 1
-        return is_erased
-
-    def _count(self, rows: list[Row]) -> None:
         self.rows += min(1, len(rows))
+        self.labels += isinstance(event, LabelEvent)
         for row in rows:
             self.categories.update(_cells(row, self._columns))
+        return True
 
     def _has(self, row: Row) -> bool:
         if self._column is None or (cell := row.get(self._column)) is None:
@@ -122,12 +113,13 @@ def _cells(row: Row, columns: Collection[str]) -> Iterator[tuple[str, str]]:
 
 def _rows_in(event: Any) -> Iterator[Row]:
     match event:
-        case events.PredictionEvent(row=row):
+        case events.PredictionEvent(row=row) | LabelEvent(row=row) if row is not None:
             yield row
-        case LabelEvent(row=row) if row is not None:
-            yield row
+        case events.DecisionEvent(context=context, actions=actions):
+            yield context
+            yield from actions.values() if isinstance(actions, dict) else ()
         case events.LabelsEvent(items=items):
-            yield from (one.row for one in items if one is not None and one.row is not None)
+            yield from chain.from_iterable(map(_rows_in, items))
 
 
 def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str, Any]:
@@ -140,16 +132,14 @@ def find(folder: Path, model: int, request: Any, columns: list[str]) -> dict[str
     with alone_in(folder) as journal:
         first = Matcher(request, columns=columns)
         archives = [Archive(path) for _, path in list_archives(folder, model)]
-        for archived in chain.from_iterable(archives):
-            first.rest(archived.event, archived.id)
-        for entry in journal.entries(model=model):
-            first.rest(entry.event, entry.id)
+        stored: Any  # in an archive or not
+        for stored in chain(*archives, journal.entries(model=model)):
+            first.rest(stored.event, stored.id)
         matcher, categories = Matcher(request, first.ids), first.categories
         for archive in archives:
             _rewrite(archive, matcher, categories)
         gone = {"rows": matcher.rows, "labels": matcher.labels}
-        (created,) = journal.row("SELECT first FROM model WHERE number = ?", model)
-        state = restore_state(journal.entry(created).event) if request.rebuild else None
+        state = restore_state(journal.begin(model)[0]) if request.rebuild else None
         upto, seqs = 0, list[int]()
         while upto == 0 or journal.last - upto > _MAX_TAIL:
             after, upto = upto, journal.last
@@ -254,7 +244,7 @@ def _why_not_rebuilt(journal: Journal, host: ModelHost) -> str | None:
         return "without some of its decisions an agent would have made others later"
     if journal.entry(host.row.first).event.file is not None:
         return "it began as a file, which may hold these rows"
-    if journal.value("SELECT kept_since FROM model WHERE number = ?", host.number):
+    if journal.find("SELECT kept_since FROM model WHERE number = ?", host.number):
         return "its first events were removed, by age or size"
     return None
 
@@ -288,8 +278,7 @@ def complete(
     decisions = [one.seq for one, _ in pairs if isinstance(one.event, events.DecisionEvent)]
     rows, positions = found["rows"] + matcher.rows, list[int]()
     if request.rebuild:
-        content = base_path(store.folder, host.number).read_bytes()
-        state = restore_state(host.created, serialization.of_bytes(content))
+        state = restore_state(host.created, base_path(store.folder, host.number).read_bytes())
         for entry, rest in tail:
             _apply_rest(state, journal, entry, rest)
     else:
@@ -316,14 +305,10 @@ def complete(
     with suppress(FileNotFoundError):
         base_path(store.folder, host.number).unlink()
     labels = found["labels"] + matcher.labels
-    words = _WORDS[request.rebuild]
+    words = "the model keeps what it learned of them, in sums and weights, and no row"
+    if request.rebuild:
+        words = "the model has learned again all labels that are left"
     return Answer(200, {"event": erased.seq, "rows": rows, "labels": labels, "words": words})
-
-
-_WORDS = (
-    "the model keeps what it learned of them, in sums and weights, and no row",
-    "the model has learned again all labels that are left",
-)
 
 
 def _change(journal: Journal, seq: int, entry: Entry, rest: Any) -> None:
@@ -372,7 +357,3 @@ async def erase(service: "Service", host: ModelHost, request: EraseRequest) -> A
                 assert answer is not None
                 return answer
         await asyncio.sleep(_CLEAN_SECONDS)
-
-
-if __name__ == "__main__":
-    do_task(find)

@@ -43,8 +43,7 @@ class PublishedModel:
         """The model as a file that predicts the same to the last bit."""
         if self.model is None:
             return b""
-        is_new = self.model.pipeline is None
-        model = self.model if is_new else self.model._copy_to_save()
+        model = self.model if self.model.pipeline is None else self.model._copy_to_save()
         return serialization.as_bytes(model.to_record())
 
     async def call(self, predict: Callable[..., Any], *arguments: Any) -> Any:
@@ -316,7 +315,7 @@ def prepare(change: Change, journal: Journal, now: int, budget: GrowthBudget) ->
 
 def _check_age(journal: Journal, host: ModelHost, what: str, time: int) -> None:
     """Raise for what was made at a time of which events were removed: it may be one of them."""
-    since = journal.value("SELECT kept_since FROM model WHERE number = ?", host.number)
+    since = journal.find("SELECT kept_since FROM model WHERE number = ?", host.number)
     if 0 < time <= since:
         day = datetime.fromtimestamp(since / 1000, UTC)
         raise RefusedError(

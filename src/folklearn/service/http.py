@@ -110,7 +110,7 @@ class EndpointApp:
             if not call.key.allows(endpoint.scope, name or None):
                 what = f"on the model {name!r}" if name else "on all models of the tenant"
                 raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
-        content = await read_body(receive, call.headers, service.limits.body, call)
+        content = await read_body(receive, call, service.limits.body)
         call.content, n_cells = content, content.count(b":")
         call.n_waiting_bytes = len(content) + _BYTES_PER_REQUEST + _BYTES_PER_CELL * n_cells
         call.host = service.hosts.get((call.key.tenant, name))
@@ -165,10 +165,8 @@ def describe_error(error: BaseException, what: str = "a change") -> RefusedError
     return RefusedError(status, sentence)
 
 
-async def read_body(
-    receive: Receive, headers: dict[bytes, bytes], limit: int, call: Call | None = None
-) -> bytearray:
-    stated = headers.get(b"content-length", b"0")
+async def read_body(receive: Receive, call: Call, limit: int) -> bytearray:
+    stated = call.headers.get(b"content-length", b"0")
     n_stated = int(stated) if stated.isdigit() else limit + 1
     content, has_more = bytearray(), True
     while has_more and max(n_stated, len(content)) <= limit:
@@ -177,7 +175,7 @@ async def read_body(
             raise RefusedError(400, "the request was cut off")
         content += message.get("body", b"")
         has_more = message.get("more_body", False)
-        if call is not None and _FREE_BYTES < len(content) <= limit:
+        if _FREE_BYTES < len(content) <= limit:
             call.take_traffic(len(content))
     if max(n_stated, len(content)) > limit:
         raise RefusedError(413, f"a request may have {limit:,} bytes", limit=f"body={limit}")

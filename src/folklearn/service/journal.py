@@ -14,7 +14,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -76,11 +76,11 @@ class Entry(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The state of a model after an event, as a record: recovery and replays begin here."""
+    """The state of a model after an event: recovery and replays begin here."""
 
     seq: int
     time: int
-    record: bytes
+    record: bytes | None  # None: what the first event says
 
 
 class ModelRow(NamedTuple):
@@ -122,37 +122,35 @@ class Journal:
         self.folder, self._wal = folder, folder / f"{NAME}-wal"
         self._max_wal_bytes, self.must_empty_wal = 0, True  # it may hold what was erased
         self.answers_to_add: dict[int, bytes] = {}
-        self.refused_ids: dict[UUID, int] = {}
+        self.refused_ids: dict[bytes, int] = {}
         self._head: int | None = None  # file descriptor of the writer
         committed = last_committed(folder)  # before the journal is read, which may grow meanwhile
         if committed and not file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
-        with self.name_damaged_file():
+        with self.name_damaged_file(), ExitStack() as opened:
             self.db = open_database(folder / NAME, read_only=read_only)
-        try:
-            with self.name_damaged_file():
-                self._open(read_only, committed)
-                if not read_only:
-                    # After a sync that failed the WAL may be in memory alone, although it looks
-                    # well: what is read from it counts only once it is in the database.
-                    self.checkpoint()
-                # SQLite fills a page that is cut off with zeros, and checks no checksum then. What
-                # was read so far is read again, now that the checkpoint has made it whole.
-                self.db.release_memory()
-                n_cut_off = file_size(folder / NAME) % self.db.pragma("page_size")
-                if n_cut_off and not file_size(self._wal):
-                    raise StateFileError(
-                        f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
-                    )
-        except BaseException:
-            self.db.close()
-            raise
-        if not read_only:
-            self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
+            opened.callback(self.db.close)
+            self._open(read_only, committed)
+            if not read_only:
+                # After a sync that failed the WAL may be in memory alone, although it looks well:
+                # what is read from it counts only once it is in the database.
+                self.checkpoint()
+            # SQLite fills a page that is cut off with zeros, and checks no checksum then. What was
+            # read so far is read again, now that the checkpoint has made it whole.
+            self.db.release_memory()
+            n_cut_off = file_size(folder / NAME) % self.db.pragma("page_size")
+            if n_cut_off and not file_size(self._wal):
+                raise StateFileError(
+                    f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
+                )
+            if not read_only:
+                self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
+                opened.callback(os.close, self._head)
+            self.close = opened.pop_all().close
 
     def _open(self, read_only: bool, committed: int) -> None:
-        if not read_only and not self.value("SELECT count(*) FROM sqlite_schema"):
+        if not read_only and not self.find("SELECT count(*) FROM sqlite_schema"):
             reserve_checksums(self.db)
             os.chmod(self.folder / NAME, 0o600)
             self.db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table
@@ -160,7 +158,7 @@ class Journal:
             with self.db:
                 self.db.execute(_TABLES)
                 self.db.execute(f"PRAGMA user_version={FORMAT}")
-        version = self.value("PRAGMA user_version")
+        version = self.find("PRAGMA user_version")
         if version != FORMAT:
             raise StateFileError(
                 f"{self.folder / NAME} has format {version}; this folklearn reads format {FORMAT}: "
@@ -181,15 +179,12 @@ class Journal:
             )
 
     def read_last(self) -> None:
-        self.last = self.value(_LAST)
-        self.has_removed = bool(self.value("SELECT count(*) FROM base"))
+        self.last = self.find(_LAST)
+        self.has_removed = bool(self.find("SELECT count(*) FROM base"))
 
-    def row(self, statement: str, *values: Any) -> Any:
-        return self.db.execute(statement, values).fetchone()
-
-    def value(self, statement: str, *values: Any) -> Any:
-        row = self.row(statement, *values)
-        return None if row is None else row[0]
+    def find(self, statement: str, *values: Any) -> Any:
+        """Return what a row has, a value or several, or None if there is no row."""
+        return self.db.execute(statement, values).get
 
     @contextmanager
     def name_damaged_file(self) -> Iterator[None]:
@@ -201,23 +196,16 @@ class Journal:
                 "restore it from a backup"
             ) from None
 
-    def close(self) -> None:
-        self.db.close()
-        if self._head is not None:
-            os.close(self._head)
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make everything durable together that is added within, or after an exception nothing."""
         self.db.execute("BEGIN IMMEDIATE")
         self.before, n_changes = self.last, self.db.total_changes()
-        for seq, content in self.answers_to_add.items():
-            keep_answer = "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL"
-            self.db.execute(keep_answer, (content, seq))
-        for id, seq in self.refused_ids.items():
-            wait_again = "UPDATE asked SET told = NULL WHERE told = ? AND seq = "
-            wait_again += "(SELECT seq FROM event WHERE id = ?)"
-            self.db.execute(wait_again, (seq, id.bytes))
+        keep_answer = "UPDATE event SET answer = ?2 WHERE seq = ?1 AND answer IS NULL"
+        self.db.executemany(keep_answer, self.answers_to_add.items())
+        wait_again = "UPDATE asked SET told = NULL WHERE told = ?2 AND seq = "
+        wait_again += "(SELECT seq FROM event WHERE id = ?1)"
+        self.db.executemany(wait_again, self.refused_ids.items())
         self.answers_to_add.clear()
         self.refused_ids.clear()
         yield
@@ -263,14 +251,11 @@ class Journal:
         return Entry(self.last, model, time, event, id, key)
 
     def add_model(self, tenant: str, name: str) -> int:
-        number: int = 1 + self.value("SELECT coalesce(max(number), 0) FROM model")
+        number: int = 1 + self.find("SELECT coalesce(max(number), 0) FROM model")
         row = number, tenant, name, self.last + 1
         columns = "number, tenant, name, first"
         self.db.execute(f"INSERT INTO model ({columns}) VALUES (?, ?, ?, ?)", row)
         return number
-
-    def skip(self, seq: int, reason: str) -> None:
-        self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
 
     def checkpoint(self, *, if_long: bool = False) -> None:
         """Move the WAL into the database, or do so if it has grown long."""
@@ -333,23 +318,25 @@ class Journal:
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         keys = key, hash_key(key) if self.has_removed else key
         found = "SELECT seq, digest FROM event WHERE model = ? AND key IN (?, ?)"
-        return self.db.execute(found, (model, *keys)).fetchone()
+        return self.db.execute(found, (model, *keys)).get
 
     def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
         """Return the event of an id, and the one that has its label or reward, if any."""
         found = "SELECT event.seq, told FROM event JOIN asked USING (seq) "
         found += "WHERE id IN (?, ?) AND event.model = ?"
-        return self.row(found, id.bytes, hash_id(id), model)
+        return self.find(found, id.bytes, hash_id(id), model)
 
-    def base(self, model: int) -> Base | None:
-        row = self.row("SELECT seq, time, record FROM base WHERE model = ?", model)
-        return None if row is None else Base(*row)
+    def begin(self, model: int) -> tuple[events.CreateEvent, Base]:
+        """Return the first event of a model, and what its replays begin with."""
+        first = self.entry(self.find("SELECT first FROM model WHERE number = ?", model))
+        base = self.find("SELECT seq, time, record FROM base WHERE model = ?", model)
+        return first.event, Base(*(base or (first.seq, first.time, None)))
 
     def put_base(self, model: int, base: Base) -> None:
         self.has_removed = True
         self.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?)", (model, *base))
         self.db.execute("DELETE FROM mark WHERE model = ? AND seq <= ?", (model, base.seq))
-        first = self.value("SELECT first FROM model WHERE number = ?", model)
+        first = self.find("SELECT first FROM model WHERE number = ?", model)
         created = self.entry(first).event
         if created.file:  # the base stands for it
             self.rewrite(first, msgspec.structs.replace(created, file=b""))
@@ -383,11 +370,11 @@ class Journal:
 
     def answer(self, seq: int) -> bytes | None:
         content = self.answers_to_add.get(seq)
-        return content or self.value("SELECT answer FROM event WHERE seq = ?", seq)
+        return content or self.find("SELECT answer FROM event WHERE seq = ?", seq)
 
     def n_waiting(self, model: int) -> int:
         count = "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?"
-        return int(self.value(count, model))
+        return int(self.find(count, model))
 
 
 def hash_key(key: str) -> str:
@@ -409,10 +396,9 @@ def last_committed(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    try:
+    with suppress(FileNotFoundError):
         return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
+    return 0
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -146,10 +146,8 @@ class Keys:
     def revoke(self, id: str) -> None:
         if id not in (ids := [key.id for key in self.all()]):
             # The id is not shown: it may be a whole key, which must not be logged.
-            raise InvalidInputError(
-                f"there is no key of this id in {self._path.parent}; "
-                + (f"there are: {join_names(ids)}" if ids else "there is none at all")
-            )
+            listed = f"there are: {join_names(ids)}" if ids else "there is none at all"
+            raise InvalidInputError(f"there is no key of this id in {self._path.parent}; {listed}")
         with self._writing():
             key = self._keys[id]
             if key.revoked is None:

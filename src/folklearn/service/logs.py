@@ -54,8 +54,7 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
     if call is not None:
         fields |= {"tenant": call.key.tenant, "key": call.key.id}
         fields["model"] = scope["path_params"].get("name")
-        answer = getattr(call, "answer", None)
-        body = answer if isinstance(answer, dict) else getattr(answer, "body", None)
+        body = getattr(call.answer, "body", call.answer)
         if isinstance(body, dict):
             names = ("event", "version", "limit") + (("detail",) if status >= 500 else ())
             fields |= {name: body[name] for name in names if name in body}
@@ -79,10 +78,8 @@ class LogFormatter(logging.Formatter):
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {"time": when, "level": record.levelname.lower()}
         fields |= {"request": id} if id else {}
-        fields |= getattr(record, "fields", None) or {
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        plain = {"logger": record.name, "message": record.getMessage()}
+        fields |= getattr(record, "fields", None) or plain
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields)

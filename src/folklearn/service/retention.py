@@ -5,13 +5,14 @@ It is made by a replay from the base before it, in another process, and taken on
 the model was: the writer had noted a digest then, a mark. So every event is replayed once before
 it goes. What needs events that are old keeps them: predictions that wait, or waited at the base.
 
-``python -m folklearn.service.retention FOLDER`` does a task, JSON of standard input, and prints
-its result. It changes nothing of the journal.
+``python -m folklearn.service.retention FUNCTION FOLDER`` does a task, see `Work`: it takes JSON of
+standard input, and prints its result. It changes nothing of the journal.
 """
 
 import fcntl
 import logging
 import os
+import pkgutil
 import platform
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from folklearn import __version__, serialization
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.archive import ArchivedEvent, archive_path, list_archives, write_archive
+from folklearn.service.archive import FOLDER, ArchivedEvent, list_archives, write_archive
 from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import Base, Entry, Journal, replace_file
 from folklearn.service.states import ModelState, restore_state
@@ -56,12 +57,9 @@ class Replay:
 
     def __init__(self, journal: Journal, number: int) -> None:
         self._journal, self.number = journal, number
-        (first,) = journal.row("SELECT first FROM model WHERE number = ?", number)
-        created, base = journal.entry(first), journal.base(number)
-        record = None if base is None else serialization.of_bytes(base.record)
-        self.state: ModelState = restore_state(created.event, record)
-        self.version = created.seq if base is None else base.seq
-        self.has_base = base is not None
+        created, base = journal.begin(number)
+        self.state: ModelState = restore_state(created, base.record)
+        self.version, self.has_base = base.seq, base.record is not None
 
     def entries(self, upto: int) -> Iterator[Entry]:
         """Apply all events up to one, and yield each after it was applied."""
@@ -78,11 +76,11 @@ class Work:
     """A task that a process of low priority does, so that requests do not wait for it."""
 
     def __init__(self, do: Callable[..., Any], folder: Path, **task: Any) -> None:
-        command, pipe = (sys.executable, "-m", do.__module__, os.fspath(folder)), subprocess.PIPE
+        function, pipe = f"{do.__module__}:{do.__name__}", subprocess.PIPE
+        command = sys.executable, "-m", "folklearn.service.retention", function, os.fspath(folder)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-        with_task = msgspec.json.encode(task)
         reader = ThreadPoolExecutor(1)  # so that no pipe is ever full
-        self._end = reader.submit(self._process.communicate, with_task)
+        self._end = reader.submit(self._process.communicate, msgspec.json.encode(task))
         reader.shutdown(wait=False)
 
     @property
@@ -102,27 +100,14 @@ class Work:
         self._end.result()
 
 
-def do_task(do: Callable[..., Any]) -> None:
-    """Do the task of a `Work`, in its process."""
-    os.nice(_NICE)
-    task = msgspec.json.decode(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(msgspec.json.encode(do(Path(sys.argv[1]), **task)))
-
-
 @contextmanager
 def alone_in(folder: Path) -> Iterator[Journal]:
     """Read the journal while no other task is at work, not even one whose service has died."""
-    lock = os.open(folder / "retention", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with open(os.open(folder / "retention", os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with (
-            closing(Journal(folder, read_only=True)) as journal,
-            threadpool_limits(1, user_api="blas"),
-        ):
+        with closing(Journal(folder, read_only=True)) as journal:
             remove_unused(journal)
             yield journal
-    finally:
-        os.close(lock)
 
 
 def remove_unused(journal: Journal) -> None:
@@ -142,10 +127,10 @@ def note_build(journal: Journal, hosts: Iterable[ModelHost]) -> None:
     """
     versions = map(version, ("numpy", "scipy", "numba", "llvmlite"))
     build = " ".join([__version__, platform.python_version(), *versions, get_host_cpu_name()])
-    before = journal.row("SELECT name FROM build")
+    before = journal.find("SELECT name FROM build")
     if before is None:
         journal.db.execute("INSERT INTO build VALUES (?)", (build,))
-    elif before != (build,):
+    elif before != build:
         records = [(host, serialization.as_bytes(host.state.to_record())) for host in hosts]
         with journal.transaction():
             journal.db.execute("UPDATE build SET name = ?", (build,))
@@ -165,12 +150,6 @@ _REMOVABLE = (
     "AND (asked.seq IS NULL OR told <= {kept_after})"
 )
 
-_FORGET_MODEL = (
-    "UPDATE model SET kept_after = last WHERE number = ?",
-    "DELETE FROM base WHERE model = ?",
-    "DELETE FROM mark WHERE model = ?",
-)
-
 
 def compact(
     folder: Path, now: int, days: float | None, n_bytes: int | None, archives: bool
@@ -178,9 +157,9 @@ def compact(
     """Find what may go, replay to there, and seal what goes into archives.
 
     Returns the last event that is too old; by model the event up to which others may go, its time,
-    and whether there is a new base; and which models were deleted, or replayed to something else.
+    and whether there is a new base; and which models replayed to something else.
     """
-    bases, ended, different = [], [], []
+    bases, different = [], []
     with alone_in(folder) as journal:
         cutoff = _find_cutoff(journal, now, days, n_bytes)
         columns = "number, tenant, name, last, kept_after, coalesce(seq, 0)"
@@ -190,21 +169,20 @@ def compact(
             if last is not None:
                 if not kept_after < last <= cutoff:
                     continue
-                upto = last
-                ended.append(number)
+                upto, time, is_new = last, 0, False
             elif base >= cutoff:  # it stands for later events than are too old
                 if kept_after >= cutoff:
                     continue
-                upto = cutoff
                 before = "SELECT time FROM event WHERE seq <= ? ORDER BY seq DESC LIMIT 1"
-                bases.append((number, cutoff, journal.value(before, cutoff) or 0, False))
+                upto, time, is_new = cutoff, journal.find(before, cutoff) or 0, False
             else:
                 marks = "SELECT seq, time, digest FROM mark WHERE model = ? AND seq > ? "
                 marks += "AND seq <= ? ORDER BY seq DESC LIMIT 1"
-                mark = journal.row(marks, number, base, cutoff)
+                mark = journal.find(marks, number, base, cutoff)
                 if mark is None:
                     continue
                 upto, time, digest = mark
+                is_new = True
                 replay = Replay(journal, number)
                 for _ in replay.entries(upto):
                     sys.audit("folklearn.in_compaction")
@@ -213,13 +191,13 @@ def compact(
                     different.append(number)
                     continue
                 replace_file(base_path(folder, number), serialization.as_bytes(record))
-                bases.append((number, upto, time, True))
+            bases.append((number, upto, time, is_new))
             if archives:
                 header = {"tenant": tenant, "model": name, "number": number, "upto": upto}
-                path = archive_path(folder, number, upto)
+                path = folder / FOLDER / f"{number}-{upto}.jsonl.gz"
                 write_archive(path, header, _archived(journal, number, upto))
                 sys.audit("folklearn.after_archive")
-    return {"cutoff": cutoff, "bases": bases, "ended": ended, "different": different}
+    return {"cutoff": cutoff, "bases": bases, "different": different}
 
 
 def _archived(journal: Journal, number: int, upto: int) -> Iterator[ArchivedEvent]:
@@ -236,7 +214,7 @@ def _last_before(journal: Journal, time: int) -> int:
 
     It looks at every event up to then: at those that may be removed, for this is asked before.
     """
-    later = journal.value("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
+    later = journal.find("SELECT seq FROM event WHERE time > ? ORDER BY seq LIMIT 1", time)
     return journal.last if later is None else int(later) - 1
 
 
@@ -248,13 +226,13 @@ def _find_cutoff(journal: Journal, now: int, days: float | None, n_bytes: int | 
     if n_bytes is not None and journal.n_bytes > n_bytes:
         sums = "(SELECT coalesce(sum(length(record)), 0) FROM base)"
         sums += ", (SELECT sum(length(body)) FROM event)"
-        base_bytes, body_bytes = journal.row(f"SELECT {sums}")
+        base_bytes, body_bytes = journal.find(f"SELECT {sums}")
         share = max(0.0, n_bytes - base_bytes) / max(1.0, journal.n_bytes - base_bytes)
         newest_first = "SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total FROM event"
         found = f"SELECT seq FROM ({newest_first}) WHERE total > ? LIMIT 1"
-        beyond = journal.db.execute(found, (share * body_bytes,)).fetchone()
+        beyond = journal.find(found, share * body_bytes)
         if beyond is not None:
-            cutoff = max(cutoff, min(beyond[0], _last_before(journal, now - _MIN_AGE)))
+            cutoff = max(cutoff, min(beyond, _last_before(journal, now - _MIN_AGE)))
     return cutoff
 
 
@@ -295,7 +273,11 @@ class Retention:
                 with journal.transaction():
                     self.mark(self._to_mark.pop())
             elif self._is_begun:
-                self._launch()
+                limits, self._is_begun = store.limits, False
+                self._work = self.launch(
+                    compact, store.folder, now=store.clock(),
+                    days=limits.keep_days, n_bytes=limits.keep_bytes, archives=limits.archive,
+                )  # fmt: skip
             elif self._is_due():
                 self._last, self._is_begun, self._to_mark = store.clock(), True, store.models()
             elif self._removed_upto is not None:
@@ -326,13 +308,10 @@ class Retention:
 
     def _is_due(self) -> bool:
         limits, now = self._store.limits, self._store.clock()
-        if limits.keep_days is None and limits.keep_bytes is None:
-            return False
-        if limits.keep_bytes is not None:
-            n_bytes = self._store.journal.n_bytes
-            if n_bytes > _SLACK * limits.keep_bytes and now >= self._last + _MIN_PAUSE:
-                return True
-        return now >= self._next
+        most, has_paused = limits.keep_bytes, now >= self._last + _MIN_PAUSE
+        if most is not None and has_paused and self._store.journal.n_bytes > _SLACK * most:
+            return True
+        return now >= self._next and (most is not None or limits.keep_days is not None)
 
     def _has_grown(self) -> bool:
         """Tell whether so much has come that the next base may have to be in between."""
@@ -355,19 +334,11 @@ class Retention:
             self._store.journal.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", row)
             self._marked[host.number] = host.version, now
 
-    def _launch(self) -> None:
-        store, limits = self._store, self._store.limits
-        self._work, self._is_begun = self.launch(
-            compact, store.folder, now=store.clock(),
-            days=limits.keep_days, n_bytes=limits.keep_bytes, archives=limits.archive,
-        ), False  # fmt: skip
-
     def _finish_round(self) -> None:
         store, journal = self._store, self._store.journal
         assert self._work is not None
         work, self._work = self._work, None
-        days = store.limits.keep_days
-        self._next = store.clock() + round(min(1.0, (days or 1.0) / 4) * _DAY)
+        self._next = store.clock() + round(min(1.0, (store.limits.keep_days or 1.0) / 4) * _DAY)
         try:
             result = work.result()
         except FolklearnError as error:
@@ -376,22 +347,19 @@ class Retention:
         by_number = {host.number: host for host in store.models()}
         for number, seq, time, is_new in result["bases"]:
             path = base_path(store.folder, number)
-            if number in by_number:
-                record = path.read_bytes() if is_new else b""
-                sys.audit("folklearn.before_base")
-                with journal.transaction():
-                    if is_new:
-                        journal.put_base(number, Base(seq, time, record))
-                    kept = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
-                    journal.db.execute(kept, (seq, time, number))
-                sys.audit("folklearn.after_base")
-                store.remove_snapshots(number, seq)  # which may have rows that are older
-            path.unlink(missing_ok=True)
-        for number in result["ended"]:
+            record = path.read_bytes() if is_new else b""
+            sys.audit("folklearn.before_base")
             with journal.transaction():
-                for change in _FORGET_MODEL:
-                    journal.db.execute(change, (number,))
-            store.remove_snapshots(number, journal.last)
+                if number not in by_number:  # the model was deleted
+                    journal.db.execute("DELETE FROM base WHERE model = ?", (number,))
+                    journal.db.execute("DELETE FROM mark WHERE model = ?", (number,))
+                elif is_new:
+                    journal.put_base(number, Base(seq, time, record))
+                kept = "UPDATE model SET kept_after = ?, kept_since = ? WHERE number = ?"
+                journal.db.execute(kept, (seq, time, number))
+            sys.audit("folklearn.after_base")
+            store.remove_snapshots(number, seq)  # which may have rows that are older
+            path.unlink(missing_ok=True)
         self.different = {by_number[n].row.name for n in result["different"] if n in by_number}
         for name in self.different:
             log.error("a replay of %s is not what it was: none of its events are removed", name)
@@ -410,11 +378,10 @@ class Retention:
         """Remove events that no base and no label needs, in one short transaction."""
         db, journal = self._store.journal.db, self._store.journal
         nth = "SELECT seq FROM event WHERE seq > ? LIMIT 1 OFFSET ?"
-        stop = journal.value(nth, after, _N_REMOVED - 1) or journal.last
+        stop = journal.find(nth, after, _N_REMOVED - 1) or journal.last
         columns = "event.seq, event.time, iif(last IS NULL, key, NULL), kept_since"
         where = _REMOVABLE.format(kept_after="kept_after")
-        numbers = {"after": after, "upto": stop}
-        rows: Any = db.execute(f"SELECT {columns} {where}", numbers).fetchall()
+        rows: Any = [*db.execute(f"SELECT {columns} {where}", {"after": after, "upto": stop})]
         if rows:
             with journal.transaction():
                 for seq, time, key, since in rows:
@@ -426,7 +393,7 @@ class Retention:
                 if journal.n_bytes <= _MAX_REWRITTEN_BYTES:
                     journal.note_erasure()
             sys.audit("folklearn.in_removal")
-        (most,) = journal.row("SELECT coalesce(max(kept_after), 0) FROM model")
+        most = journal.find("SELECT coalesce(max(kept_after), 0) FROM model")
         self._removed_upto = stop if stop < most else None
 
 
@@ -440,4 +407,8 @@ def is_remembered(key: str, time: int, since: int) -> bool:
 
 
 if __name__ == "__main__":
-    do_task(compact)
+    os.nice(_NICE)
+    threadpool_limits(1, user_api="blas")  # as where the service learns
+    do: Any = pkgutil.resolve_name(sys.argv[1])
+    task = msgspec.json.decode(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(msgspec.json.encode(do(Path(sys.argv[2]), **task)))

@@ -18,7 +18,7 @@ from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.service import erasure, events
 from folklearn.service.events import RefusedError, Row
 from folklearn.service.hosts import Change, PublishedModel
-from folklearn.service.http import Call, Endpoint, check_answer_length
+from folklearn.service.http import Call, ElsewhereError, Endpoint, check_answer_length
 from folklearn.service.limits import check_name
 from folklearn.service.states import ClassifierState
 
@@ -106,7 +106,7 @@ async def predict_many(call: Call) -> Json:
 async def certificate(call: Call) -> Json:
     """Return a lower bound on the loss of linear models, and the sentence that names them."""
     version, state = await _copy_state(call)
-    proof = await asyncio.to_thread(state.model.certificate)
+    proof = await call.service.look(state.model.certificate)
     if proof is None:
         return {"version": version, "valid": False, "words": NOTHING_PROVEN}
     weight = state.model.metrics.weight or 1.0
@@ -133,7 +133,7 @@ async def windows(call: Call) -> Json:
             "error": window.n_errors / max(1, window.stop - window.start),
             "floor": window.lower_bound / window.weight if window.weight else None,
         }
-        for window in await asyncio.to_thread(state.model.windows)
+        for window in await call.service.look(state.model.windows)
     ]
     return {"version": version, "windows": rows}
 
@@ -149,20 +149,23 @@ async def alarms(call: Call) -> Json:
 async def explain(call: Call) -> Json:
     """Return the largest weights, and what every column is worth."""
     version, state = await _copy_state(call)
-    explanation = await asyncio.to_thread(state.model.explain)
-    weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
-    return {"version": version, "weights": weights, "importance": explanation.importance}
+
+    def look() -> Json:
+        explanation = state.model.explain()
+        weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
+        return {"version": version, "weights": weights, "importance": explanation.importance}
+
+    return dict(await call.service.look(look))
 
 
 async def explain_row(call: Call) -> Json:
     """Return why a row is predicted as it is: what each column adds to the log odds."""
     published = await _find_published(call, [call.body.row])
     model = published.model
-
-    def explain() -> RowExplanation:
-        return next(explain_rows(model, make_table(model, call.body.row), by_holdout=False))
-
-    why = await published.call(explain)
+    table = make_table(model, call.body.row)
+    why: RowExplanation = await published.call(
+        lambda: next(explain_rows(model, table, by_holdout=False))
+    )
     classes = zip((why.label, why.against), why.probabilities, why.model_probabilities, strict=True)
     fields = "label", "probability", "by_this_model"
     lines = [{"name": n, "value": value, "nats": nats} for n, value, nats in why.table]
@@ -181,7 +184,7 @@ async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
     check_answer_length(call.host.n_bytes, call.service.limits.answer)
     _, state = await _copy_state(call)
-    content = await asyncio.to_thread(state.model.to_bytes)
+    content = await call.service.look(state.model.to_bytes)
     headers = {"content-disposition": f'attachment; filename="{call.name}.folk"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -222,7 +225,9 @@ async def _find_published(call: Call, rows: Sequence[Row]) -> PublishedModel:
     """Return the model that was published last; raise if its answer would be too long."""
     host, version, limits = call.host, call.body.at_least, call.service.limits
     if host.published.version < version:
-        await call.service.publish(host)
+        if call.service.is_worker:
+            raise ElsewhereError
+        await call.service.submit(host.publish)
         if host.published.version < version:
             raise RefusedError(
                 409, f"the model is at version {host.published.version}, and not at {version} yet"
@@ -252,6 +257,7 @@ async def _predict(
     published = await _find_published(call, rows)
     model, labels, remembered = published.model, published.labels, None
     coverage, thresholds = call.body.coverage, model.sets.thresholds.tolist()
+    used = model.unseen_probability, published.version, thresholds
     predictions: list[Any] = []
     asked: list[tuple[UUID, events.PredictionEvent]] = []
     for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
@@ -274,9 +280,7 @@ async def _predict(
             if chosen is not None:
                 prediction["set"] = chosen
             if remember:
-                event = events.PredictionEvent(
-                    row, p, model.unseen_probability, published.version, thresholds
-                )
+                event = events.PredictionEvent(row, p, *used)
                 asked.append((events.new_id(), event))
                 prediction["id"] = str(asked[-1][0])
             predictions.append(prediction)
@@ -342,17 +346,13 @@ def route_by_name(apps: Mapping[Endpoint, ASGIApp]) -> Callable[[Scope], ASGIApp
     By the name of the route, not by trying one pattern after the other.
     """
     prefix, _, _ = MODEL.partition("{")
-    by_verb = {
-        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): app
-        for endpoint, app in apps.items()
-        if endpoint.path.startswith(f"{MODEL}/")
-    }
+    by_route = {(endpoint.method, endpoint.path): app for endpoint, app in apps.items()}
 
     def find(scope: Scope) -> ASGIApp | None:
         path: str = scope.get("path", "")
         name, _, verb = path.removeprefix(prefix).partition("/")
-        app = by_verb.get((scope.get("method", ""), verb)) if path.startswith(prefix) else None
-        if app is None or not name:
+        app = by_route.get((scope.get("method", ""), f"{MODEL}/{verb}"))
+        if app is None or not name or not path.startswith(prefix):
             return None
         scope["path_params"] = {"name": name}
         return app

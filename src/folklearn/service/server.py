@@ -42,15 +42,14 @@ def application(service: Service) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         service.close()
-        page_cache.close()
+        service.looking.shutdown(cancel_futures=True)
 
     async def openapi(request: Request) -> Response:
         return Response(document, media_type="application/json")
 
     document = msgspec.json.encode(describe_api(ENDPOINTS))
-    page_cache = ModelPageCache(service)
     apps = {endpoint: EndpointApp(service, endpoint) for endpoint in ENDPOINTS}
-    routes = page_routes(service, page_cache)
+    routes = page_routes(ModelPageCache(service))
     routes += [Route(one.path, app, methods=[one.method]) for one, app in apps.items()]
     routes.append(Route("/v1/openapi.json", openapi))
     starlette = Starlette(
@@ -68,9 +67,8 @@ def application(service: Service) -> ASGIApp:
 
 async def _answer_without_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    what = "there is nothing here"
-    if error.status_code == 405:
-        what = f"{request.method} is not for {request.url.path}"
+    is_wrong, wrong = error.status_code == 405, f"{request.method} is not for {request.url.path}"
+    what = wrong if is_wrong else "there is nothing here"
     detail = f"{what}: /v1/openapi.json lists what there is"
     problem = {"status": error.status_code, "detail": detail}
     return JSONResponse(problem, error.status_code, error.headers, "application/problem+json")

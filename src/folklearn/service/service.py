@@ -41,28 +41,25 @@ _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 
 
 class Gate:
-    """What every process that answers requests has: keys, limits, and models to look up.
-
-    Each has its own `observe`, which counts answers, and `publish`, for a model as it is now.
-    """
+    """What every process that answers requests has: keys, limits, and models to look up."""
 
     submit: Callable[..., Any]  # see `Writer.submit`
+    observe: Callable[[str, str, int, float], None]  # counts an answer
     is_worker = has_workers = False
-    n_sharing = 1  # processes that share the limits of traffic and queue
 
-    def __init__(self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any]) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, hosts: dict[tuple[str, str], Any], n_sharing: int = 1
+    ) -> None:
         self.folder, self.limits, self.hosts = folder, limits, hosts
+        self.n_sharing = n_sharing  # processes that share the limits of traffic and queue
+        # Bytes that this one may hold: enough for one request at least.
+        one = limits.body + limits.answer
+        self.traffic_part = max(limits.traffic // n_sharing, min(limits.traffic, one))
         self.keys, self.sessions = Keys(folder), Sessions()
         self.n_traffic_bytes = 0  # of large requests and answers under way, over all clients
         # Where other processes predict: waits until all that they remember was handed over, and
         # they know what was announced.
         self.gather: Callable[[], Awaitable[Any]] = partial(asyncio.sleep, 0)
-
-    @property
-    def traffic_part(self) -> int:
-        """Bytes of the limit that this process may hold: enough for one request at least."""
-        whole, one = self.limits.traffic, self.limits.body + self.limits.answer
-        return max(whole // self.n_sharing, min(whole, one))
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names."""
@@ -101,13 +98,12 @@ class Service(Gate):
         # By model and version, while a request refers to them.
         self._copies: WeakValueDictionary[tuple[int, int], ModelState] = WeakValueDictionary()
         self._copying, self._verifying = asyncio.Lock(), asyncio.Lock()
+        self.drop_pages: Callable[[], None] = lambda: None  # which hold copies: `ModelPageCache`
+        self.looking = ThreadPoolExecutor(1, "folklearn-copies")
         self.verified: dict[int, dict[str, Any]] = {}  # last results by model
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
         self._timer(method, path, status).observe(seconds)
-
-    async def publish(self, host: ModelHost) -> None:
-        await self.writer.submit(host.publish)
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> Any:
         return await self.writer.submit(
@@ -123,6 +119,10 @@ class Service(Gate):
             ]
         )
 
+    @property
+    def _n_copied(self) -> int:
+        return sum(copy.n_bytes for copy in self._copies.values())
+
     async def copy_state(self, host: ModelHost) -> tuple[int, ModelState]:
         """Return the version of a model and a copy of its state, which no event changes."""
         async with self._copying:  # requests for the same version meanwhile get the same copy
@@ -131,8 +131,9 @@ class Service(Gate):
             if state is not None:
                 return version, state
             n_bytes = round(1.5 * host.n_bytes)  # a record and what is restored from it
-            n_others = sum(copy.n_bytes for copy in self._copies.values())
-            if n_others + n_bytes > self.limits.copies:
+            if self._n_copied + n_bytes > self.limits.copies:
+                self.drop_pages()
+            if self._n_copied + n_bytes > self.limits.copies:
                 raise RefusedError(
                     503,
                     f"all copies of models may take {self.limits.copies / 1e6:,.0f} MB, and one of "
@@ -148,10 +149,15 @@ class Service(Gate):
             self._copies[host.number, version] = state
             return version, state
 
+    async def look(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what reads a copy, in the one thread for it: a model is for one thread at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self.looking, work, *arguments)
+
     async def verify(self, host: ModelHost) -> dict[str, Any]:
         if self._verifying.locked():
             raise RefusedError(503, "another replay is under way: try again", retry_after=10)
         async with self._verifying:
+            await self.gather()  # so that the replay has all predictions of this version
             version, digest = await self.writer.submit(
                 lambda: (host.version, host.state.to_record().digest)
             )
@@ -242,14 +248,13 @@ class Writer:
         self._n_bytes = 0  # of the jobs
         self._wake = threading.Condition()
         self.is_closing = False
-        self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
         self._disk_refusal: RefusedError | None = None
         self._next_expiry = 0.0
         self.n_batches = self.n_events = 0
-        self._has_ended = threading.Event()
-        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._sweep)]
-        for thread in self._threads:
-            thread.start()
+        self._writing = threading.Thread(target=self._run, daemon=True)
+        self._sweeping = threading.Thread(target=self._sweep, daemon=True)
+        self._writing.start()
+        self._sweeping.start()
 
     @property
     def n_queued(self) -> int:
@@ -280,8 +285,8 @@ class Writer:
         with self._wake:
             if self.is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
-            is_full = len(self._jobs) >= limits.queued_events
-            is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
+            is_long = len(self._jobs) >= limits.queued_events
+            is_full = is_long or self._n_bytes + n_bytes > limits.queued_bytes
             if is_full and is_change and is_bounded:
                 raise make_queue_refusal(limits, len(self._jobs))
             self._jobs.append(job)
@@ -294,9 +299,7 @@ class Writer:
         with self._wake:
             self.is_closing = True
             self._wake.notify()
-        self._threads[0].join()
-        self._has_ended.set()
-        self._threads[1].join()
+        self._sweeping.join()  # which ends after the other
 
     def _drop_late(self) -> None:
         """Refuse jobs that have waited too long; the caller holds the lock."""
@@ -311,7 +314,8 @@ class Writer:
 
     def _sweep(self) -> None:
         """Refuse late jobs while the writer is busy with a long one."""
-        while not self._has_ended.wait(_SWEEP_SECONDS):
+        while self._writing.is_alive():
+            self._writing.join(_SWEEP_SECONDS)
             with self._wake:
                 self._drop_late()
 
@@ -321,7 +325,6 @@ class Writer:
             while (jobs := self._take()) is not None:
                 self._do(jobs)
                 self._maintain()
-            self._snapshot_pool.shutdown()
             self.store.close()
         except BaseException:
             # Whether the last commit is on the disk is not known: only a new start can tell.
@@ -337,11 +340,8 @@ class Writer:
                 is_behind = any(not host.is_published for host in self.store.hosts.values())
                 self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
             self._drop_late()
-            jobs: list[Job] = []
-            n_bytes = 0
-            while (
-                self._jobs and len(jobs) < _MAX_JOBS_PER_COMMIT and n_bytes < _MAX_BYTES_PER_COMMIT
-            ):
+            jobs, n_bytes, n_most = list[Job](), 0, min(len(self._jobs), _MAX_JOBS_PER_COMMIT)
+            while len(jobs) < n_most and n_bytes < _MAX_BYTES_PER_COMMIT:
                 jobs.append(self._jobs.popleft())
                 n_bytes += jobs[-1].n_bytes
             self._n_bytes -= n_bytes
@@ -365,10 +365,9 @@ class Writer:
     def _call(self, function: Any) -> Any:
         try:
             return function()
-        except (apsw.Error, OSError, MemoryError):
-            raise
         except Exception as error:
-            if self.store.journal.db.in_transaction:
+            is_fatal = isinstance(error, apsw.Error | OSError | MemoryError)
+            if is_fatal or self.store.journal.db.in_transaction:
                 raise
             return error
 
@@ -385,7 +384,7 @@ class Writer:
                 host.publish()
             # One at a time: each is a copy in memory.
             if host.replay_seconds > store.limits.replay and not store.is_writing_snapshot:
-                store.snapshot(host, self._snapshot_pool)
+                store.snapshot(host)
 
 
 def _answer(results: Iterable[tuple[Job, Any]]) -> None:

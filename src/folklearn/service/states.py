@@ -140,12 +140,10 @@ def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> Refuse
 
 
 class ClassifierState:
-    """A `folklearn.Model` that learns from events: a new one, that of a file, or of a record."""
+    """A `folklearn.Model` that learns from events: a new one, or that of a record."""
 
-    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None) -> None:
         config = created.config
-        if record is None and created.file is not None:
-            record = serialization.of_bytes(created.file)
         if len(config.classes) > created.limits.classes:
             n = created.limits.classes
             raise RefusedError(422, f"a model may have {n} classes", limit=f"classes={n}")
@@ -176,10 +174,8 @@ class ClassifierState:
                 if asked is None:
                     self.model.learn_one(row, label, weight=weight)
                 else:
-                    pending = PendingPrediction.of_plain(
-                        row, asked.p, asked.unseen, asked.thresholds
-                    )
-                    self.model.tell(pending, label, weight=weight)
+                    plain = row, asked.p, asked.unseen, asked.thresholds
+                    self.model.tell(PendingPrediction.of_plain(*plain), label, weight=weight)
                 return events.DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case events.LabelsEvent() as labels:
                 return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
@@ -300,7 +296,7 @@ def labels_answer(seq: int, labels: events.LabelsEvent, refused: Sequence[Any] =
 class AgentState:
     """A `folklearn.DecisionModel` that decides and learns by events, and knows them by number."""
 
-    def __init__(self, created: events.CreateEvent, record: Record | None = None) -> None:
+    def __init__(self, created: events.CreateEvent, record: Record | None) -> None:
         config: Any = created.config
         if config.actions:
             validation.count("n_actions", len(config.actions), 2)
@@ -343,10 +339,8 @@ class AgentState:
                 for number in {decision.id for decision in self.model.pending}.intersection(gone):
                     self.model.drop(number)
                 # Not `release_rows`, with which all others that wait would expire too.
-                regressions = self.model.regressions
-                self.model.regressions = {
-                    key: one.without_rows() for key, one in regressions.items()
-                }
+                regressions = self.model.regressions.items()
+                self.model.regressions = {key: one.without_rows() for key, one in regressions}
         return Answer(200, {"event": entry.seq})
 
     def check_decision(self, event: events.DecisionEvent) -> int:
@@ -402,5 +396,8 @@ def count_agent_bytes(config: events.Config, n_actions: int) -> int:
 ModelState = ClassifierState | AgentState
 
 
-def restore_state(created: events.CreateEvent, record: Record | None = None) -> ModelState:
+def restore_state(created: events.CreateEvent, saved: Record | bytes | None = None) -> ModelState:
+    """Return a state as it was saved, or as the first event of a model says."""
+    content = created.file if saved is None else saved
+    record = serialization.of_bytes(content) if isinstance(content, bytes) else content
     return (AgentState if created.config.is_agent else ClassifierState)(created, record)

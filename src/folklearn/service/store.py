@@ -1,7 +1,4 @@
-"""The models of a folder: recovered from the journal, changed by one writer, read by all.
-
-``python -m folklearn.service.store FOLDER`` replays one model, see `Work`. It only reads.
-"""
+"""The models of a folder: recovered from the journal, changed by one writer, read by all."""
 
 import fcntl
 import itertools
@@ -12,9 +9,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -31,7 +27,7 @@ from folklearn.service.events import Answer, Config, RefusedError
 from folklearn.service.hosts import Change, GrowthBudget, Memory, ModelHost, TooEarlyError, prepare
 from folklearn.service.journal import Entry, Journal, ModelRow, replace_file, sync_folder
 from folklearn.service.limits import Limits
-from folklearn.service.retention import Replay, Retention, do_task, note_build
+from folklearn.service.retention import Replay, Retention, note_build
 from folklearn.service.states import ClassifierState, ModelState, count_agent_bytes, restore_state
 
 log = logging.getLogger("folklearn.service")
@@ -64,29 +60,30 @@ class ModelStore:
             sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self.hosts, self.n_replayed = self.memory.hosts, 0
         self._growth = GrowthBudget(self.limits.growth)
-        self._resources = ExitStack()
-        self._snapshot_work: Any = None  # the future of the last
-        with self._resources:
+        self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
+        self._snapshot_work: Future[None] | None = None  # the last
+        with ExitStack() as resources:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            self._resources.callback(os.close, lock)
+            resources.callback(os.close, lock)
+            resources.enter_context(self._snapshot_pool)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise StateFileError(f"{folder} is served by another process") from None
             # Sums over several threads could round otherwise, and replay give other bytes.
-            self._resources.enter_context(threadpool_limits(1, user_api="blas"))
-            self.journal = self._resources.enter_context(closing(Journal(folder)))
+            resources.enter_context(threadpool_limits(1, user_api="blas"))
+            self.journal = resources.enter_context(closing(Journal(folder)))
             with self.journal.name_damaged_file():
                 self._recover()
             self.retention = Retention(self)
-            self._resources.callback(self.retention.stop)
-            self._resources = self._resources.pop_all()  # until it is abandoned
+            resources.callback(self.retention.stop)
+            self._resources = resources.pop_all()
 
     def close(self) -> None:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
             if host.replay_seconds and not host.why_held:
-                self.snapshot(host)
+                self.snapshot(host).result()
         self.journal.checkpoint()
         self.abandon()
 
@@ -106,7 +103,7 @@ class ModelStore:
             parts = _SNAPSHOT_NAME.fullmatch(path.name)
             # Else half written by a process that died, of events that the journal has lost, or from
             # before a base: something may have been erased since.
-            if parts is None or not journal.value(known, *map(int, parts.groups())):
+            if parts is None or not journal.find(known, *map(int, parts.groups())):
                 path.unlink()
         for path in self.folder.glob("*base-*.folk"):
             path.unlink()
@@ -136,7 +133,7 @@ class ModelStore:
         self, row: ModelRow, below: int | None = None
     ) -> tuple[events.CreateEvent, ModelState, Entry]:
         """Return first event, state and last event from the newest good snapshot below an event."""
-        first = self.journal.entry(row.first)
+        created, base = self.journal.begin(row.number)
         for seq, path in _list_snapshots(self._snapshots, row.number):
             if below is not None and seq >= below:
                 continue
@@ -145,14 +142,11 @@ class ModelStore:
                 if not self.memory.has_room(n_bytes, self.memory.START_FACTOR):
                     log.warning("snapshot %s is too large for --memory", path.name)
                     continue
-                state = restore_state(first.event, serialization.read(path))
-                return first.event, state, self.journal.entry(seq)
+                state = restore_state(created, serialization.read(path))
+                return created, state, self.journal.entry(seq)
             log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
-        base = self.journal.base(row.number)
-        if base is not None:
-            state = restore_state(first.event, serialization.of_bytes(base.record))
-            return first.event, state, Entry(base.seq, row.number, base.time, None)
-        return first.event, restore_state(first.event), first
+        state = restore_state(created, base.record)
+        return created, state, Entry(base.seq, row.number, base.time, None)
 
     def write(self, changes: Sequence[Change]) -> list[Answer]:
         """Do changes in order; those that depend on earlier ones wait for a second commit."""
@@ -215,13 +209,14 @@ class ModelStore:
             for index, label in enumerate(host.state.labels_in(entry.event)):
                 is_refused = answer.status != 200 or index in refused
                 if is_refused and label is not None and label.id is not None:
-                    self.journal.refused_ids[label.id] = entry.seq
+                    self.journal.refused_ids[label.id.bytes] = entry.seq
 
     def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
         with self.journal.transaction():
-            self.journal.skip(entry.seq, reason)
+            skip = "UPDATE event SET skipped = ? WHERE seq = ?"
+            self.journal.db.execute(skip, (reason, entry.seq))
         _, host.state, last = self._restore(host.row, below=entry.seq)
         for earlier in self.journal.entries(after=last.seq, upto=entry.seq - 1, model=host.number):
             self._apply(host, earlier)
@@ -287,18 +282,16 @@ class ModelStore:
         if hosts:
             self.write([Change(host, events.ExpiryEvent(late[host.number])) for host in hosts])
 
-    def snapshot(self, host: ModelHost, pool: Executor | None = None) -> None:
-        """Write the state of a model into a file, by a thread of the pool if there is one."""
+    def snapshot(self, host: ModelHost) -> "Future[None]":
+        """Write the state of a model into a file, in another thread."""
         with self.journal.transaction():  # what became of its events must be durable before
             self.retention.mark(host, pause=_MARK_PAUSE)
         # By the time in its name it is not taken for one of another journal.
         path = self._snapshots / f"{host.number}-{host.version}-{host.changed}.folk"
-        work = partial(_write_snapshot, path, host, host.state.to_record())
         host.replay_seconds = 0.0
-        if pool is None:
-            work()
-        else:
-            self._snapshot_work = pool.submit(work)
+        record = host.state.to_record()
+        self._snapshot_work = self._snapshot_pool.submit(_write_snapshot, path, host, record)
+        return self._snapshot_work
 
     @property
     def is_writing_snapshot(self) -> bool:
@@ -313,8 +306,8 @@ class ModelStore:
     def disk_refusal(self) -> RefusedError | None:
         if shutil.disk_usage(self.folder).free >= self.limits.free_disk:
             return None
-        sentence, limit = "the disk is nearly full", f"free_disk={self.limits.free_disk}"
-        sentence += ": nothing can be learned"
+        sentence = "the disk is nearly full: nothing can be learned"
+        limit = f"free_disk={self.limits.free_disk}"
         return RefusedError(503, sentence, retry_after=30, limit=limit)
 
 
@@ -372,7 +365,3 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
         "earlier_predictions": n_earlier,
         "other_predictions": n_different,
     }
-
-
-if __name__ == "__main__":
-    do_task(replay)

@@ -84,8 +84,8 @@ class Worker(Gate, link.Connection):
 
     def __init__(self, folder: Path, limits: Limits, n_workers: int, path: Path) -> None:
         link.Connection.__init__(self)
-        Gate.__init__(self, folder, limits, {})
-        self.n_sharing, self._path = n_workers, path
+        Gate.__init__(self, folder, limits, {}, n_workers)
+        self._path = path
         self._n_requests, self._n_bytes = 0, 0
         self._changes: dict[int, tuple[asyncio.Future[Answer], int]] = {}  # not answered yet
         self._observed: list[tuple[str, str, int, float]] = []
@@ -134,15 +134,10 @@ class Worker(Gate, link.Connection):
         if changes := [future for future, _ in self._changes.values()]:
             await asyncio.wait(changes, timeout=self.limits.deadline)
 
-    async def publish(self, host: Any) -> None:
-        raise ElsewhereError
-
     def submit(self, change: Change, n_bytes: int) -> Any:
         """Hand a change over; one of any size that the queue may have if no other waits."""
         limits, n_waiting = self.limits, self.n_sharing * len(self._changes)
-        n_bytes_waiting = n_bytes
-        if n_waiting:
-            n_bytes_waiting = self.n_sharing * (self._n_bytes + n_bytes)
+        n_bytes_waiting = self.n_sharing * (self._n_bytes + n_bytes) if n_waiting else n_bytes
         if n_waiting >= limits.queued_events or n_bytes_waiting > limits.queued_bytes:
             raise make_queue_refusal(limits, n_waiting)
         self._n_requests += 1
@@ -254,9 +249,8 @@ def make_application(folder: Path, limits: Limits, n_workers: int, log: str, pat
             content = bytes(scope["call"].content)
         else:
             headers = dict(scope["headers"])
-            is_empty = b"transfer-encoding" not in headers
-            is_empty = is_empty and headers.get(b"content-length", b"0") == b"0"
-            content = b"" if is_empty else None
+            has_length = headers.get(b"content-length", b"0") != b"0"
+            content = None if has_length or b"transfer-encoding" in headers else b""
         await worker.forward(scope, content, receive, send)
 
     async def live(receive: Receive, send: Send) -> None:

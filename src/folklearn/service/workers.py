@@ -84,9 +84,10 @@ class WorkerConnection(link.Connection):
         match message:
             case link.ForwardedChange(request=request):
                 if events.names_predictions(request):
-                    task = asyncio.get_running_loop().create_task(self._change_later(message))
+                    task = asyncio.get_running_loop().create_task(self._parent.gather())
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
+                    task.add_done_callback(partial(self._change, message))
                 else:
                     self._change(message)
             case link.Observed(answers):
@@ -95,33 +96,29 @@ class WorkerConnection(link.Connection):
             case link.Gather():
                 self.gathering.popleft().set_result(None)
 
-    async def _change_later(self, message: link.ForwardedChange) -> None:
-        try:
-            await self._parent.gather()
-        except RefusedError as refusal:
-            self.send(link.ChangeAnswered(message.number, *refusal.answer))
-        else:
-            self._change(message)
-
-    def _change(self, message: link.ForwardedChange) -> None:
+    def _change(
+        self, message: link.ForwardedChange, gathered: "asyncio.Task[None] | None" = None
+    ) -> None:
         host = self._service.hosts.get((message.tenant, message.name))
         is_prediction = isinstance(message.request, events.PredictionsRequest)
         try:
+            if gathered is not None:
+                gathered.result()  # raises where a worker does not answer
             if host is None or host.number != message.model:
                 raise RefusedError(404, f"the model {message.name} was deleted")
             change = Change(host, message.request, message.key, message.client)
             # Workers bound what they remember themselves: it is not refused when labels are many.
             done = self._service.submit(change, message.n_bytes, is_bounded=not is_prediction)
             done.add_done_callback(partial(self._tell, message.number))
+        except asyncio.CancelledError:
+            pass  # the service ends
         except RefusedError as refusal:
             self.send(link.ChangeAnswered(message.number, *refusal.answer))
 
     def _tell(self, number: int, done: Any) -> None:
         error = done.exception()
-        if error is None:
-            self.send(link.ChangeAnswered(number, *done.result()))
-        else:
-            self.send(link.ChangeAnswered(number, *describe_error(error).answer))
+        answer = done.result() if error is None else describe_error(error).answer
+        self.send(link.ChangeAnswered(number, *answer))
 
 
 class WorkerParent:
@@ -131,15 +128,13 @@ class WorkerParent:
         self.service, self._path = service, path
         # The scheme of a request is in a header that workers write.
         options = UVICORN_OPTIONS | {"proxy_headers": True, "forwarded_allow_ips": "*"}
-        uds = link.http_path(path)
-        self._server = uvicorn.Server(
-            uvicorn.Config(application, uds=uds, date_header=False, **options)
-        )
+        options |= {"uds": link.http_path(path), "date_header": False}
+        self._server = uvicorn.Server(uvicorn.Config(application, **options))
         service.store.memory.n_readers = n_workers
         self.connections: set[WorkerConnection] = set()
         self._gathering: asyncio.Task[None] | None = None
         self._next_gathering: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()), daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -154,12 +149,8 @@ class WorkerParent:
         self._server.should_exit = True
         self._thread.join()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            self._loop = runner.get_loop()
-            runner.run(self._serve())
-
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         make = partial(WorkerConnection, self)
         async with await self._loop.create_unix_server(make, str(self._path)):
             await self._server.serve()

@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from folklearn.report import style
 from folklearn.report.rendering import render
 from folklearn.service.events import RefusedError
 from folklearn.service.hosts import ModelHost
-from folklearn.service.http import describe_error, read_body
-from folklearn.service.keys import COOKIE, NO_KEY, Key
+from folklearn.service.http import Call, describe_error, read_body
+from folklearn.service.keys import COOKIE, NO_KEY
 from folklearn.service.service import Service
 from folklearn.service.states import AgentState, ClassifierState
 
@@ -58,10 +57,11 @@ _MAX_NAMES = {"confusion": (14, 8), "weights": (16, 10)}  # likewise
 
 
 class ModelPage:
-    """One version of a classifier on its page; made and drawn in one thread."""
+    """One version of a classifier on its page; made and drawn by `Service.look`."""
 
-    def __init__(self, version: int, model: Model) -> None:
-        self.version, self.model, self.alarms = version, model, model.monitor().alarms
+    def __init__(self, version: int, state: ClassifierState) -> None:
+        self.version, self.state, self.model = version, state, (model := state.model)
+        self.alarms = model.monitor().alarms
         self.facts = ModelSummary.of_model(model, importance=False)
         self.charts = list(self.facts.plot_data)
         self.uniform_loss = math.log(max(1, len(model.labels)))  # of equal probabilities
@@ -71,25 +71,26 @@ class ModelPage:
     def draw(self, name: str, is_narrow: bool) -> str:
         if (name, is_narrow) not in self._images:
             size = CHART_SIZES[name][is_narrow]
-            options: dict[str, Any] = {"title": ""}
-            if name in _MAX_NAMES:
-                options["most"] = _MAX_NAMES[name][is_narrow]
+            options = {"most": _MAX_NAMES[name][is_narrow]} if name in _MAX_NAMES else {}
             with style.use_style():
                 ax = None if size is None else style.new_figure(*size).subplots()
-                figure = self.facts.draw(name, ax=ax, **options)
+                figure = self.facts.draw(name, ax=ax, title="", **options)
                 self._images[name, is_narrow] = style.svg(figure)
         return self._images[name, is_narrow]
 
 
 class ModelPageCache:
-    """Pages of models, each kept for a while, so that visitors do not delay the writer."""
+    """Pages of models, each kept for a while, so that visitors do not delay the writer.
+
+    With a page the copy of its model is kept, until there is no room for another copy.
+    """
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._thread = ThreadPoolExecutor(1, "folklearn-pages")
+        self.service = service
         self._page_lock = asyncio.Lock()
         # By model number, with the time from which they are too old.
         self._pages: dict[int, tuple[ModelPage, float]] = {}
+        service.drop_pages = self._pages.clear
 
     async def find(self, host: ModelHost) -> ModelPage:
         async with self._page_lock:
@@ -97,9 +98,10 @@ class ModelPageCache:
             began = time.monotonic()
             if kept is not None and (kept.version == host.version or began < until):
                 return kept
-            version, state = await self._service.copy_state(host)
+            kept = None  # there may be no room for its copy and the next
+            version, state = await self.service.copy_state(host)
             assert isinstance(state, ClassifierState)
-            page: ModelPage = await self.in_thread(ModelPage, version, state.model)
+            page: ModelPage = await self.service.look(ModelPage, version, state)
             ended = time.monotonic()
             until = ended + max(_MIN_SECONDS_KEPT, _COST_RATIO_KEPT * (ended - began))
             self._pages[host.number] = page, until
@@ -107,23 +109,13 @@ class ModelPageCache:
                 del self._pages[next(iter(self._pages))]
             return page
 
-    def close(self) -> None:
-        self._thread.shutdown(cancel_futures=True)
 
-    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+@dataclass(kw_only=True)
+class PageRequest(Call):
+    """A request for a page."""
 
-
-@dataclass
-class PageRequest:
-    """A request for a page: its key, and the model that the path names, if any."""
-
-    service: Service
     pages: ModelPageCache
     request: Request
-    headers: dict[bytes, bytes]
-    key: Key = NO_KEY
-    host: Any = None  # `ModelHost`, where the path names a model
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         context |= {"key": self.key, "address": str(self.request.base_url).rstrip("/")}
@@ -131,7 +123,10 @@ class PageRequest:
         return Response(text, status, media_type="text/html")
 
 
-def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
+
+
+def page_routes(pages: ModelPageCache) -> list[BaseRoute]:
     """Return the routes of the pages: without a session there is the login, and what it shows."""
     table = [
         ("GET", "/static/{file}", static, True),
@@ -145,20 +140,16 @@ def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
         ("POST", "/models/{name}/verify", verify, False),
     ]
     return [
-        Route(path, partial(_answer, service, pages, path, handler, is_public), methods=[method])
+        Route(path, partial(_answer, pages, path, handler, is_public), methods=[method])
         for method, path, handler, is_public in table
     ]
 
 
 async def _answer(
-    service: Service,
-    pages: ModelPageCache,
-    path: str,
-    handler: Callable[[PageRequest], Awaitable[Response]],
-    is_public: bool,
-    request: Request,
+    pages: ModelPageCache, path: str, handler: PageHandler, is_public: bool, request: Request
 ) -> Response:
-    page = PageRequest(service, pages, request, dict(request.scope["headers"]))
+    service, name = pages.service, request.path_params.get("name", "")
+    page = PageRequest(service, name, dict(request.scope["headers"]), pages=pages, request=request)
     request.scope.update(call=page, route=path)  # for the log
     try:
         if request.method == "POST":
@@ -167,7 +158,6 @@ async def _answer(
             page.key = service.sessions.find(page.headers, service.keys) or NO_KEY
         response: Response = RedirectResponse("/login", 303)
         if is_public or page.key is not NO_KEY:
-            name = request.path_params.get("name", "")
             page.host = service.store.hosts.get((page.key.tenant, name))
             if name and (page.host is None or not page.key.allows("read", name)):
                 raise RefusedError(404, f"There is no model {name!r}.")
@@ -200,20 +190,15 @@ async def login_form(page: PageRequest) -> Response:
 
 
 async def login(page: PageRequest) -> Response:
-    content = await read_body(page.request.receive, page.headers, limit=10_000)
+    content = await read_body(page.request.receive, page, limit=10_000)
     fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
     text = fields.get("key", [""])[0].strip()
     key = page.service.keys.find(text)
     if key is None or not key.allows("read", key.model):
         return page.render("login.html", 401, is_wrong=True)
-    response = RedirectResponse("/", 303)
-    response.set_cookie(
-        COOKIE,
-        page.service.sessions.begin(text),
-        httponly=True,
-        samesite="strict",
-        secure=page.request.url.scheme == "https",
-    )
+    response, is_secure = RedirectResponse("/", 303), page.request.url.scheme == "https"
+    token = page.service.sessions.begin(text)
+    response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_secure)
     return response
 
 
@@ -228,8 +213,7 @@ async def models(page: PageRequest) -> Response:
     hosts = page.service.store.models(page.key.tenant)
     readable = [host for host in hosts if page.key.allows("read", host.row.name)]
     numbers = await page.service.numbers(readable)
-    now = page.service.store.clock()
-    return page.render("models.html", models=numbers, now=now)
+    return page.render("models.html", models=numbers, now=page.service.store.clock())
 
 
 async def model(page: PageRequest) -> Response:
@@ -239,7 +223,7 @@ async def model(page: PageRequest) -> Response:
         "numbers": numbers,
         "now": service.store.clock(),
         "verified": service.verified.get(host.number),
-        "may_verify": page.key.allows("admin", host.row.name),
+        "may_verify": page.key.allows("admin", page.name),
     }
     if host.is_agent:
         _, state = await service.copy_state(host)
@@ -255,22 +239,22 @@ async def chart(page: PageRequest) -> Response:
     shown = None if page.host.is_agent else await page.pages.find(page.host)
     if shown is None or name not in shown.charts:
         raise RefusedError(404, "There is no such picture.")
-    image = await page.pages.in_thread(shown.draw, name, is_narrow)
+    image = await page.service.look(shown.draw, name, is_narrow)
     return Response(image, media_type="image/svg+xml", headers=_DOCUMENT_HEADERS)
 
 
 async def report(page: PageRequest) -> Response:
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    title = f"Report on {page.host.row.name}"
-    record = (await page.pages.find(page.host)).model.to_record()
+    shown = await page.pages.find(page.host)
+    record = await page.service.look(shown.model.to_record)
+    title = f"Report on {page.name}"
     text = await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
 
 
 async def verify(page: PageRequest) -> Response:
-    name = page.host.row.name
-    if not page.key.allows("admin", name):
+    if not page.key.allows("admin", page.name):
         raise RefusedError(403, "Only a key with the scope admin may do this.")
     await page.service.verify(page.host)
-    return RedirectResponse(f"/models/{name}#journal", 303)
+    return RedirectResponse(f"/models/{page.name}#journal", 303)
