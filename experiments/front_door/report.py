@@ -19,7 +19,7 @@ def report(origin: Found, found: Found) -> str:
     if found["words"]:
         row = found["words"]
         lines += ["", "## Sentences", "", f"banking77 as it is, shuffled: {row['rows']:,} rows,"]
-        lines += [f"progressive {row['progressive']:.4f}, frozen {row['frozen']:.4f},"]
+        lines += [f"progressive {row['progressive']:.4f}, hold-out {row['hold-out']:.4f},"]
         lines += [f"error {row['error']:.3f}."]
     return "\n".join([*lines, ""])
 
@@ -46,8 +46,8 @@ def _folds(rows: list[Found]) -> list[str]:
 
 def _saved(found: Found) -> list[str]:
     lines = ["## electricity in time order: the saved model on the rows that follow", ""]
-    lines += ["| cut | saved model | best expert, frozen | which | frozen loss printed |"]
-    lines[-1] += " running mixture, frozen | progressive |"
+    lines += ["| cut | saved model | best expert, as saved | which | hold-out loss printed |"]
+    lines[-1] += " running mixture, as saved | progressive |"
     lines += ["|---|---|---|---|---|---|---|"]
     some = [row for row in found["saved"] if row["cut"] in found["cuts"]]
     for row in some:

@@ -98,7 +98,7 @@ def _scored(model: Any, X: Any, y: Any) -> Found:
     columns = np.array([model.labels.index(label) for label in y.tolist()])
     core = model.pipeline
     Z = core.scaler.transform(X)
-    experts = core.learner._expert_predictions(Z, np.sqrt((Z * Z).sum(axis=1)))
+    experts = core.learner._expert_predictions(Z)
     losses = [loss(P, columns) for P in experts]
     best = int(np.argmin(losses))
     return {
@@ -115,7 +115,7 @@ def words(path: Path) -> Found:
     """Learn a file of sentences as it is."""
     model = Model()
     run = model.run(path, target="intent", shuffle=True)
-    return {"rows": run.n_rows, "progressive": run.loss, "frozen": run.holdout_loss,
+    return {"rows": run.n_rows, "progressive": run.loss, "hold-out": run.holdout_loss,
             "error": run.error, "roles": model.roles}  # fmt: skip
 
 
